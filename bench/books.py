@@ -24,9 +24,9 @@ from pregao.book.update_rows import UpdateRows
 from pregao.clock import MINUTE
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.spark_runner import books_on_spark
-from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
 from pregao.lake.execution.spark_session import spark_session
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.runner import merge_on_spark, on_spark
 
 SECTION = "books"
 EVENTS = 1_000_000

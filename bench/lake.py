@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from bench import days
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
 from pregao.lake.execution.spark_session import spark_session
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.report import IngestReport
+from pregao.lake.ingest.runner import merge_on_spark, on_spark
 
 SECTION = "lake"
 _RUNS = 5

@@ -12,7 +12,7 @@ from datetime import date
 from enum import Enum
 from typing import Any
 
-from pregao.feed.columns import record
+from pregao.records import record
 from pregao.umdf.news import NewsItem
 from pregao.umdf.phases import GroupKey, Status
 from pregao.umdf.sequencing import PacketKey

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from pregao import events as told
+from pregao import events as channel_events
 from pregao.book.update_rows import NULL
 from pregao.feed.channel.event_batch import KINDS, EventBatch
 from pregao.umdf import templates
@@ -126,7 +126,7 @@ def test_10_a_book_is_emitted_once_at_the_end_of_its_event():
     driven.send(packet(1, order(1, 1, flags=0), trade(2, 7), order(3, 2, flags=0)))
     assert [type(each).__name__ for each in driven.events()] == ["TradeDone"]
     driven.send(packet(2, order(1, 5, security=2222, flags=0), order(4, 3)))
-    changed = driven.events(told.BookChanged)
+    changed = driven.events(channel_events.BookChanged)
     assert [each.security_id for each in changed] == [1111, 2222]
     assert len({each.event for each in changed}) == 1
     assert {each.place for each in changed} == {PacketKey(1, 2)}
@@ -146,7 +146,7 @@ def test_events_that_are_not_consumed_are_dropped_and_counted():
     for number in range(1, 36):
         driven.send(packet(number, order(number, number)))
     found = driven.events()
-    assert isinstance(found[0], told.EventsMissed)
+    assert isinstance(found[0], channel_events.EventsMissed)
     assert found[0].count + len(found) - 1 == 35
     assert len(found) - 1 <= 10
     assert driven.channel.counters.events_missed == found[0].count
@@ -176,12 +176,16 @@ def test_13_3_and_13_4_trades_busts_and_corrections_are_emitted_in_order():
     driven = channel()
     driven.send(packet(1, trade(1, 7, flags=END)), packet(2, trade(2, 8, 11, flags=END)))
     driven.send(packet(3, bust(3, 8)), packet(4, trade(4, 7, 12, flags=END)))
-    done = driven.events(told.TradeDone, told.TradeBusted)
+    done = driven.events(channel_events.TradeDone, channel_events.TradeBusted)
     assert [(type(each).__name__, each.trade_id, each.price) for each in done] == [
         ("TradeDone", 7, 100_000), ("TradeDone", 8, 110_000),
         ("TradeBusted", 8, 100_000), ("TradeDone", 7, 120_000),
     ]  # fmt: skip
-    assert [each.corrects for each in done if isinstance(each, told.TradeDone)] == [0, 0, 1]
+    assert [each.corrects for each in done if isinstance(each, channel_events.TradeDone)] == [
+        0,
+        0,
+        1,
+    ]
 
 
 def test_trades_of_a_stale_book_are_emitted_once_and_immediately():
@@ -189,10 +193,10 @@ def test_trades_of_a_stale_book_are_emitted_once_and_immediately():
     driven.send(packet(1, order(1, 1)), packet(3, trade(3, 7, flags=END)))
     driven.wait()
     assert driven.state() == "STALE"
-    assert len(driven.events(told.TradeDone)) == 1
+    assert len(driven.events(channel_events.TradeDone)) == 1
     driven.snapshots(1, [snapshot(2, 2, security=1111)])
     assert driven.state() == "EMPTY"
-    assert driven.events(told.TradeDone) == []
+    assert driven.events(channel_events.TradeDone) == []
 
 
 def test_13_3_the_last_price_is_that_of_the_last_trade_in_sequence():
@@ -203,7 +207,12 @@ def test_13_3_the_last_price_is_that_of_the_last_trade_in_sequence():
     assert shown(driven) == {("LastTradePrice", None): Decimal(10)}
     driven.send(packet(4, trade(4, 10, 13, flags=END)))
     assert shown(driven) == {("LastTradePrice", None): Decimal(13)}
-    assert [each.makes_last for each in driven.events(told.TradeDone)] == [True, False, False, True]
+    assert [each.makes_last for each in driven.events(channel_events.TradeDone)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 # States
@@ -212,16 +221,16 @@ def test_13_3_the_last_price_is_that_of_the_last_trade_in_sequence():
 def test_14_states_follow_the_group_leave_it_and_rejoin():
     driven = channel()
     driven.send(packet(1, phase("OPEN")))
-    assert [(each.group, each.now) for each in driven.events(told.PhaseChanged)] == [
+    assert [(each.group, each.now) for each in driven.events(channel_events.PhaseChanged)] == [
         (P1, Status.OPEN)
     ]
     driven.send(packet(2, status(1, "PAUSE", "SECURITY_STATUS_CHANGE")))
     driven.send(packet(3, phase("CLOSE")))
-    changed = [(each.security_id, each.now) for each in driven.events(told.StatusChanged)]
+    changed = [(each.security_id, each.now) for each in driven.events(channel_events.StatusChanged)]
     assert changed == [(1111, Status.PAUSE), (2222, Status.CLOSE)]
     driven.send(packet(4, status(2, "OPEN", "SECURITY_REJOINS_SECURITY_GROUP_STATUS")))
     # It implies the group's phase as well.
-    changed = [(each.security_id, each.now) for each in driven.events(told.StatusChanged)]
+    changed = [(each.security_id, each.now) for each in driven.events(channel_events.StatusChanged)]
     assert sorted(changed) == [(1111, Status.OPEN), (2222, Status.OPEN)]
 
 
@@ -254,7 +263,7 @@ def test_13_11_bands_of_different_types_are_side_by_side():
     assert shown(driven) == {
         ("PriceBand", "HARD_LIMIT"): Decimal(7), ("PriceBand", "AUCTION_LIMITS"): Decimal(8),
     }  # fmt: skip
-    (first, second, third) = driven.events(told.StatisticChanged)
+    (first, second, third) = driven.events(channel_events.StatisticChanged)
     assert (first.kind, second.kind, third.kind) == ("HARD_LIMIT", "AUCTION_LIMITS", "HARD_LIMIT")
 
 
@@ -266,7 +275,9 @@ def test_13_10_theoretical_price_and_imbalance_are_cleared_after_the_auction():
     }  # fmt: skip
     driven.send(packet(2, phase("OPEN")))
     assert set(shown(driven)) == {("HighPrice", None)}
-    gone = [each.name for each in driven.events(told.StatisticChanged) if each.values is None]
+    gone = [
+        each.name for each in driven.events(channel_events.StatisticChanged) if each.values is None
+    ]
     assert gone == ["TheoreticalOpeningPrice", "AuctionImbalance"]
 
 
@@ -330,7 +341,9 @@ def test_instruments_are_added_changed_and_deleted_during_the_day():
     driven.send(packet(1, definition(3333, "ABEV3")))
     driven.send(packet(2, definition(2222, "VALE5", action="MODIFY")), packet(3, high(1, 11)))
     driven.send(packet(4, definition(1111, action="DELETE")))
-    changes = [(each.symbol, each.change.value) for each in driven.events(told.InstrumentChanged)]
+    changes = [
+        (each.symbol, each.change.value) for each in driven.events(channel_events.InstrumentChanged)
+    ]
     assert changes == [("ABEV3", "added"), ("VALE5", "changed"), ("PETR4", "deleted")]
     assert set(driven.channel.instruments) == {2222, 3333}
     assert driven.channel.statistics(1111) == {}
@@ -343,7 +356,9 @@ def test_6_5_8_after_a_loss_a_complete_loop_lists_the_instruments():
     driven.events()
     # 2222 was deleted and 3333 added in what was lost.
     driven.definitions(2, [definition(total=2), definition(3333, "ABEV3", total=2)])
-    changes = [(each.symbol, each.change.value) for each in driven.events(told.InstrumentChanged)]
+    changes = [
+        (each.symbol, each.change.value) for each in driven.events(channel_events.InstrumentChanged)
+    ]
     assert changes == [("ABEV3", "added"), ("VALE3", "deleted")]
     assert set(driven.channel.instruments) == {1111, 3333, 4444}
 
@@ -351,7 +366,7 @@ def test_6_5_8_after_a_loss_a_complete_loop_lists_the_instruments():
 def test_000_5_8_news_is_joined_from_its_parts_in_any_order():
     driven = channel()
     driven.send(packet(1, news(2, 2, b"lo")), packet(2, news(1, 2, b"Le")))
-    (told_news,) = driven.events(told.NewsReceived)
+    (told_news,) = driven.events(channel_events.NewsReceived)
     assert (told_news.news.headline, told_news.news.text) == ("Aviso", "Lelo")
     driven.send(packet(3, news(1, 2, b"Le")))
     driven.send(heartbeat(4))

@@ -287,7 +287,7 @@ class Lake:
         run: Runner = run_locally
         merge: Merger = merge_locally
         if spark is not None:
-            from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
+            from pregao.lake.ingest.runner import merge_on_spark, on_spark
 
             run, merge = on_spark(spark), merge_on_spark(spark)
         location = self._lake.location
@@ -317,7 +317,7 @@ class Lake:
             The counts of results, and the differences that no gap explains.
         """
         from pregao.lake.books.audit_summary import audit_summary
-        from pregao.lake.exports.tabular import BookSelection
+        from pregao.lake.books.selection import BookSelection
 
         selection = BookSelection(tuple(map(day_from, listed_days(days))), (), listed(symbols))
         return audit_summary(self._lake, selection)

@@ -132,9 +132,9 @@ class _Flows:
 
 def walk_pcap(
     buffer: Any, begin: int, end: int, stop: int, base: int, swapped: bool, time_unit: int,
-    max_captured_length: int, link: int, slots: Any, flow_addresses: Any, flow_ports: Any, time_ns: Any,
-    offset: Any, length: Any, number: Any, position: Any, flow: Any, odd_at: Any, odd_number: Any,
-    tcp_tables: Any, segments: Any, result: Any,
+    max_captured_length: int, link: int, slots: Any, flow_addresses: Any, flow_ports: Any,
+    time_ns: Any, offset: Any, length: Any, number: Any, position: Any, flow: Any, odd_at: Any,
+    odd_number: Any, tcp_tables: Any, segments: Any, result: Any,
 ) -> None:  # fmt: skip
     """Walk pcap records, as the kernel does."""
     order = ">" if swapped else "<"

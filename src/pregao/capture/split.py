@@ -44,8 +44,8 @@ class BoundaryFinder:
     """Finds packet boundaries of one uncompressed pcap that is open for random access.
 
     ``walked`` counts the searches without a definite answer nearby; ``bytes_read`` all bytes read.
-    ``max_captured_length`` is the maximum captured length in the file, if it is known to be below the
-    limit of its header: fewer bytes are read then.
+    ``max_captured_length`` is the maximum captured length in the file, if it is known to be below
+    the limit of its header: fewer bytes are read then.
     """
 
     def __init__(

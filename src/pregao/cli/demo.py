@@ -154,8 +154,8 @@ def _take_in(out: Console, captures: Path, lake: Path) -> IngestReport:
     except UsageError as error:
         print_line(out, f"Ingesting the captures into a lake, in this process ({error}) …")
         return ingest([str(captures)], str(lake), run=run_locally, merge=merge_locally)
-    from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
     from pregao.lake.execution.spark_session import spark_session
+    from pregao.lake.ingest.runner import merge_on_spark, on_spark
 
     print_line(out, "Ingesting the captures into a lake, on Spark …")
     spark = spark_session()

@@ -16,7 +16,7 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.exports.tabular import BookSelection
+    from pregao.lake.books.selection import BookSelection
     from pregao.lake.storage.lake_store import LakeStore
 
 
@@ -93,7 +93,7 @@ def export(
     """
     from pregao.cli import option_values
     from pregao.cli.output_files import NewFiles
-    from pregao.lake.exports.tabular import BookSelection, ending_of
+    from pregao.lake.exports.tabular import ending_of
     from pregao.lake.storage.lake_store import LakeStore
 
     channels = option_values.numbers(channel, "--channel", 255)

@@ -304,13 +304,19 @@ def _messages(
     session: IngestSession, captures: list[str], lake: str, options: IngestOptions, quiet: bool
 ) -> IngestReport:
     from pregao.cli.console import ingest_progress
+    from pregao.lake.ingest import runner
     from pregao.lake.ingest.pipeline import ingest as take_in
-    from pregao.lake.ingest.runner import Merger, Runner, merge_locally, run_locally
 
-    run: Runner = run_locally
-    merge: Merger = merge_locally
+    run: runner.Runner = runner.run_locally
+    merge: runner.Merger = runner.merge_locally
     if session.starting is not None:
-        run, merge = session.starting.run, session.starting.merge
+        # The session is waited for only when the captures have been surveyed.
+        def run(tasks: Any, progress: Any) -> Any:
+            return runner.on_spark(session.spark)(tasks, progress)
+
+        def merge(lake: Any, groups: Any) -> Any:
+            return runner.merge_on_spark(session.spark)(lake, groups)
+
     with ingest_progress(quiet) as progress:
         return take_in(captures, lake, options, run=run, merge=merge, progress=progress)
 

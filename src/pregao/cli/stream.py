@@ -127,8 +127,8 @@ def stream(
         if engine is EngineName.LOCAL:
             follow_locally(StreamIngest(files, lake, options), pace, told)
             return
-        from pregao.lake.execution.spark_runner import on_spark
         from pregao.lake.execution.spark_session import parse_conf, spark_session
+        from pregao.lake.ingest.runner import on_spark
 
         spark = spark_session(master, parse_conf(conf))
         # Small tables are merged in this process: on Spark they would be many tiny tasks.

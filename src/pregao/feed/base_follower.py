@@ -22,10 +22,10 @@ from pregao.book.updates import (
     MessagesMissing,
     Update,
 )
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
 from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
 from pregao.feed.packet_gaps import MANY, PacketGapLog
 from pregao.feed.recovery import (
+    MAX_INSTRUMENTS,
     ApplyMessage,
     BookAction,
     ClearBook,
@@ -77,8 +77,8 @@ class BaseFollower(ABC, Generic[B]):
 
         With ``only_current``, snapshots of an older sequence version are ignored (000 §7.2).
         ``books`` are those of an earlier follower: none of them is confirmed. A packet has at most
-        ``max_messages_per_packet`` counted messages (see `pregao.umdf.gaps`). At most ``max_instruments``
-        undefined instruments are followed, and as many defined ones.
+        ``max_messages_per_packet`` counted messages (see `pregao.umdf.gaps`). At most
+        ``max_instruments`` undefined instruments are followed, and as many defined ones.
         """
         self._max_instruments = max_instruments
         self.books: dict[int, B] = {} if books is None else books

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.update_rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.book.updates import (
     BookEmptied,
@@ -27,7 +28,7 @@ from pregao.book.updates import (
     TopRemoved,
     Update,
 )
-from pregao.feed.columns import Codes, MessageColumns, Numbers
+from pregao.feed.columns import MessageColumns
 from pregao.feed.messages import BookColumns
 from pregao.umdf import templates
 from pregao.umdf.loops import SnapshotHeader
@@ -163,7 +164,7 @@ def book_update(
 
 
 def update_columns(
-    template_id: int, rows: MessageColumns, implied: Numbers, *, levels: bool = False
+    template_id: int, rows: MessageColumns, implied: Int64Array, *, levels: bool = False
 ) -> BookColumns:
     """Convert messages of one template to book updates.
 
@@ -226,7 +227,7 @@ def snapshot_updates(
 
 
 def snapshot_columns(
-    entries: MessageColumns, implied: Numbers, *, levels: bool = False
+    entries: MessageColumns, implied: Int64Array, *, levels: bool = False
 ) -> BookColumns:
     """Return the orders of snapshots, or their price levels; an unknown side is 255."""
     count = len(entries)
@@ -259,6 +260,6 @@ def snapshot_columns(
     )
 
 
-def _flag(bits: Numbers, flag: int) -> Codes:
-    flags: Codes = (bits != 0).astype(np.uint8) * np.uint8(flag)
+def _flag(bits: Int64Array, flag: int) -> Uint8Array:
+    flags: Uint8Array = (bits != 0).astype(np.uint8) * np.uint8(flag)
     return flags

@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.update_rows import NULL, UpdateKind
-from pregao.feed.columns import Codes, MessageColumns, Numbers
+from pregao.feed.columns import MessageColumns
 from pregao.feed.packet_keys import INDEX_BITS, message_serials
 from pregao.umdf.gaps import GapItem
 
@@ -30,16 +31,16 @@ TIMES = ("transact_time_ns", "md_entry_timestamp_ns")
 class BookColumns:
     """Book updates as the columns of `pregao.book.update_rows.UpdateRows`."""
 
-    kind: Codes
-    side: Codes
-    flags: Codes
-    order_id: Numbers
-    price: Numbers
-    size: Numbers
-    previous: Numbers
-    position: Numbers
-    firm: Numbers
-    inserted: Numbers
+    kind: Uint8Array
+    side: Uint8Array
+    flags: Uint8Array
+    order_id: Int64Array
+    price: Int64Array
+    size: Int64Array
+    previous: Int64Array
+    position: Int64Array
+    firm: Int64Array
+    inserted: Int64Array
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -56,7 +57,7 @@ class BookColumns:
             *numbers,
         )
 
-    def take(self, chosen: Numbers) -> BookColumns:
+    def take(self, chosen: Int64Array) -> BookColumns:
         """Return the rows at these indices."""
         return BookColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
@@ -90,7 +91,9 @@ class BookColumns:
         return result
 
 
-def one_value(parts: Sequence[Numbers | Codes], count: int) -> Numbers | Codes | None:
+def one_value(
+    parts: Sequence[Int64Array | Uint8Array], count: int
+) -> Int64Array | Uint8Array | None:
     """Join columns that repeat one value, and so use no memory; None if any does not."""
     values = {int(part[0]) if part.strides == (0,) else None for part in parts if len(part)}
     if len(values) != 1 or None in values:
@@ -102,19 +105,19 @@ def one_value(parts: Sequence[Numbers | Codes], count: int) -> Numbers | Codes |
 class KeyColumns:
     """Keys of messages: instrument, message serial, event, times and count."""
 
-    security: Numbers
-    message_serial: Numbers
+    security: Int64Array
+    message_serial: Int64Array
     """See `pregao.feed.packet_keys`."""
-    event: Numbers
-    sending: Numbers
-    capture: Numbers
-    count: Numbers
+    event: Int64Array
+    sending: Int64Array
+    capture: Int64Array
+    count: Int64Array
     """``rptSeq``; 0 where there is none."""
 
     def __len__(self) -> int:
         return len(self.security)
 
-    def take(self, chosen: Numbers) -> KeyColumns:
+    def take(self, chosen: Int64Array) -> KeyColumns:
         """Return the rows at these indices."""
         return KeyColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
@@ -141,13 +144,13 @@ class BookMessages:
     """Messages of one template that change books."""
 
     keys: KeyColumns
-    time: Numbers
+    time: Int64Array
     """Event time of each; NULL where there is none."""
     books: BookColumns
     item: GapItem
 
 
-def times_of(rows: MessageColumns) -> Numbers:
+def times_of(rows: MessageColumns) -> Int64Array:
     """Return the event times of messages: T5 where present, else T10."""
     names = [name for name in TIMES if name in rows.names]
     times = rows.numbers(names[0])
@@ -163,9 +166,9 @@ class IncrementalColumns:
     """Messages of many templates as columns; those that change books are first."""
 
     keys: KeyColumns
-    item: Codes
+    item: Uint8Array
     """Kind of item for the instrument's counter."""
-    time: Numbers
+    time: Int64Array
     """Event time of the messages that change books; NULL where there is none."""
     books: BookColumns
 
@@ -199,7 +202,7 @@ class IncrementalColumns:
         """Return the messages of some instruments."""
         return self.take(np.flatnonzero(np.isin(self.keys.security, securities)))
 
-    def take(self, chosen: Numbers) -> IncrementalColumns:
+    def take(self, chosen: Int64Array) -> IncrementalColumns:
         """Return the messages at these indices, which must be ascending."""
         own = chosen[chosen < len(self.books)]
         return IncrementalColumns(
@@ -211,16 +214,16 @@ class IncrementalColumns:
 class ResetColumns:
     """ChannelResets: they affect every instrument of the channel."""
 
-    message_serial: Numbers
-    event: Numbers
-    sending: Numbers
-    capture: Numbers
-    time: Numbers
+    message_serial: Int64Array
+    event: Int64Array
+    sending: Int64Array
+    capture: Int64Array
+    time: Int64Array
 
     def __len__(self) -> int:
         return len(self.message_serial)
 
-    def take(self, chosen: Numbers) -> ResetColumns:
+    def take(self, chosen: Int64Array) -> ResetColumns:
         """Return the resets at these indices."""
         return ResetColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from pregao.feed.columns import Codes, Numbers
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS, message_serial
 from pregao.umdf.sequencing import PacketKey
 
@@ -40,11 +40,11 @@ class PacketGap:
 class PacketGapColumns:
     """The gaps of a day as columns, in order."""
 
-    first: Numbers
-    packets: Numbers
-    unread: Codes
-    sending: Numbers
-    capture: Numbers
+    first: Int64Array
+    packets: Int64Array
+    unread: Uint8Array
+    sending: Int64Array
+    capture: Int64Array
 
     def __len__(self) -> int:
         return len(self.first)
@@ -61,43 +61,43 @@ class PacketGapColumns:
             np.array([hole.capture_ns for hole in ordered], np.int64),
         )
 
-    def take(self, chosen: Numbers) -> PacketGapColumns:
+    def take(self, chosen: Int64Array) -> PacketGapColumns:
         """Return the gaps at these indices."""
         return PacketGapColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @property
-    def serials(self) -> Numbers:
+    def serials(self) -> Int64Array:
         """Message serials at which the gaps begin: after the last packet before each."""
         return message_serial(self.first - 1, AFTER_PACKET)
 
-    def _total(self) -> Numbers:
+    def _total(self) -> Int64Array:
         return np.concatenate([[0], np.cumsum(self.packets)])
 
-    def missing(self, message_serial: Numbers) -> Numbers:
+    def missing(self, message_serial: Int64Array) -> Int64Array:
         """Return the number of packets missing up to serials, with all of a gap around one."""
-        missing: Numbers = self._total()[
+        missing: Int64Array = self._total()[
             np.searchsorted(self.serials, message_serial, side="right")
         ]
         return missing
 
-    def covered(self, message_serial: Numbers) -> Numbers:
+    def covered(self, message_serial: Int64Array) -> Int64Array:
         """Return the number of missing packets up to and including those of message serials."""
         serial = message_serial >> INDEX_BITS
         at = np.searchsorted(self.first, serial, side="right")
         # In a gap of unknown size, nothing is known to follow a serial inside it.
         extent = np.where(self.packets < MANY, self.packets, 1)
         last = np.concatenate([[-1], self.first + extent - 1])
-        covered: Numbers = self._total()[at] - np.maximum(last[at] - serial, 0)
+        covered: Int64Array = self._total()[at] - np.maximum(last[at] - serial, 0)
         return covered
 
-    def sound(self, message_serial: Numbers) -> Codes:
+    def sound(self, message_serial: Int64Array) -> Uint8Array:
         """Return which message serials are in packets that could be read completely."""
         unread = self.first[self.unread != 0]
         return (~np.isin(message_serial >> INDEX_BITS, unread)).astype(np.uint8)
 
     def between(
-        self, rank: Numbers, message_serial: Numbers, instruments: int
-    ) -> tuple[Numbers, Numbers]:
+        self, rank: Int64Array, message_serial: Int64Array, instruments: int
+    ) -> tuple[Int64Array, Int64Array]:
         """Return the gaps that affect instruments: the rank of each, and the index of the gap.
 
         Of several gaps between two items of an instrument only the first changes anything; the

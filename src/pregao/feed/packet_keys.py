@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pregao.feed.columns import MessageColumns, Numbers
+from pregao.arrays import Int64Array
+from pregao.feed.columns import MessageColumns
 from pregao.umdf.sequencing import keys_of_serials, serial_of
 
 INDEX_BITS = 13
@@ -22,17 +23,17 @@ _BITS = 63
 """Bits of a number without its sign."""
 
 
-def message_serial(serial: Numbers, index: Numbers | int) -> Numbers:
+def message_serial(serial: Int64Array, index: Int64Array | int) -> Int64Array:
     """Return message serials from the serials of packets and the index in them."""
     return (serial << INDEX_BITS) | index
 
 
-def packet_of(message_serial: Numbers, base: int) -> tuple[Any, Numbers]:
+def packet_of(message_serial: Int64Array, base: int) -> tuple[Any, Int64Array]:
     """Return the sequence versions and numbers of the packets of message serials."""
     return keys_of_serials(message_serial >> INDEX_BITS, base)
 
 
-def message_serials(rows: MessageColumns, base: int) -> Numbers:
+def message_serials(rows: MessageColumns, base: int) -> Int64Array:
     """Return the message serials of messages of the incremental stream."""
     serial = serial_of(rows.numbers("sequence_version"), rows.numbers("sequence_number", 0), base)
     return message_serial(serial, rows.numbers("index_in_packet"))
@@ -45,7 +46,7 @@ def serial_text(place: int, base: int) -> str:
     return f"message {index} of packet {int(number[0])}, sequence version {int(version[0])}"
 
 
-def ranked(*several: Numbers) -> tuple[Numbers, list[Numbers]]:
+def ranked(*several: Int64Array) -> tuple[Int64Array, list[Int64Array]]:
     """Return the sorted distinct instruments of some columns, and each column as ranks in them.
 
     Rows of an instrument are adjacent, so only the first of each run is looked up.
@@ -61,7 +62,7 @@ def ranked(*several: Numbers) -> tuple[Numbers, list[Numbers]]:
     return securities, ranks
 
 
-def in_order(rank: Numbers, message_serial: Numbers) -> Numbers:
+def in_order(rank: Int64Array, message_serial: Int64Array) -> Int64Array:
     """Return the indices that sort by instrument and message serial, stably."""
     bits = int(message_serial.max(initial=0)).bit_length()
     if int(rank.max(initial=0)).bit_length() + bits <= _BITS:

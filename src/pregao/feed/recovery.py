@@ -21,6 +21,9 @@ from pregao.umdf.templates import EMPTY_BOOK
 
 T = TypeVar("T")
 
+MAX_INSTRUMENTS = 100_000
+"""Maximum number of undefined instruments that a channel follows; messages of
+others are counted and dropped."""
 MAX_QUEUED = 100_000
 """Maximum number of queued messages of one stale instrument."""
 MAX_QUEUED_TOTAL = 10_000_000

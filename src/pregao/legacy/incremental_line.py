@@ -111,7 +111,8 @@ class IncrementalLine:
     ) -> None:
         """Create a line that waits up to ``max_wait_ns`` for missing messages.
 
-        If they are ``recoverable`` from TCP recovery, it waits even after all feeds have passed them.
+        If they are ``recoverable`` from TCP recovery, it waits even after all feeds have passed
+        them.
         """
         self.counters = LineCounters()
         self._asked_for = recoverable

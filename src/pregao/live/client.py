@@ -6,8 +6,8 @@
         match item:
             case LiveEvent(event=BookChanged(), book=book): ...
 
-The feed is followed in a separate thread. A program that is too slow receives `ItemsMissed` and fresh
-books; it never delays the feed.
+The feed is followed in a separate thread. A program that is too slow receives `ItemsMissed` and
+fresh books; it never delays the feed.
 """
 
 from __future__ import annotations

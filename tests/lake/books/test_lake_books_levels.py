@@ -29,7 +29,8 @@ from pregao.lake.analytics.run import analyse
 from pregao.lake.books.book_at import book_at, open_books
 from pregao.lake.books.build import build_books
 from pregao.lake.books.catalog import FileCatalogue
-from pregao.lake.exports.tabular import BookSelection, export_checkpoints, export_moments
+from pregao.lake.books.selection import BookSelection
+from pregao.lake.exports.tabular import export_checkpoints, export_moments
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
 from tests.exchange.capture_replay import json_lines

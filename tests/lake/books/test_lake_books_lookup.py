@@ -18,9 +18,9 @@ from pregao.errors import UsageError
 from pregao.lake.books.book_at import book_at, open_books
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.selection import BookSelection
 from pregao.lake.exports.tabular import (
     BOOK_SCHEMA,
-    BookSelection,
     export_checkpoints,
     export_moments,
     export_ticks,

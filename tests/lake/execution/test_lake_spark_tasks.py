@@ -7,9 +7,9 @@ import pytest
 from pregao.errors import PregaoError
 from pregao.lake.books.build import build_books
 from pregao.lake.books.spark_runner import books_on_spark
-from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.runner import merge_on_spark, on_spark
 from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.vacuum import vacuum

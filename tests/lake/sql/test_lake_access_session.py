@@ -9,6 +9,7 @@ import pyspark
 import pytest
 
 from pregao.errors import CaptureError, UsageError
+from pregao.lake.execution.delta_connector import DELTA_EXTENSION, connector_of, uses_connector
 from pregao.lake.execution.spark_session import (
     driver_gigabytes,
     find_java,
@@ -23,7 +24,6 @@ from pregao.lake.execution.spark_session import (
     without_noise,
 )
 from pregao.lake.execution.worker_daemon import without_archives
-from pregao.lake.sql.delta_connector import DELTA_EXTENSION, connector_of, uses_connector
 
 
 def java_home(folder, version=None, printed=None):

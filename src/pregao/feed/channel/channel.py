@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pregao import events as told
+from pregao import events as channel_events
 from pregao.book.order_book import OrderBook
 from pregao.book.priority_book import PriorityBook
 from pregao.book.state import State
@@ -165,7 +165,7 @@ class Channel:
         """Whether anything arrived on the feed within the last heartbeats."""
         return self._sites.is_alive(feed, self._now_ns)
 
-    def take_events(self) -> list[told.ChannelEvent]:
+    def take_events(self) -> list[channel_events.ChannelEvent]:
         """Return the events since the last call, in order."""
         return self._emitter.take()
 
@@ -216,7 +216,7 @@ class Channel:
             self._counters.outages += 1
             self._on_current_packet()
             self._emitter.end_event()
-            self._emitter.emit(told.ChannelDown, life.silent_ns(self._now_ns))
+            self._emitter.emit(channel_events.ChannelDown, life.silent_ns(self._now_ns))
         if life.down or (self._recovery.idle and self._sites.followed):
             self._fail_over()
 
@@ -226,7 +226,7 @@ class Channel:
         if another is not None:
             self._counters.failovers += 1
             self._restart(another)
-            self._emitter.emit(told.FailedOver, self.site)
+            self._emitter.emit(channel_events.FailedOver, self.site)
 
     def restart(self, now_ns: int) -> None:
         """Rebuild everything from the recovery streams: processing a packet failed midway.
@@ -369,7 +369,7 @@ class Channel:
         teller.now_ns = self._now_ns
         position = follower.position
         if position is not None and position.sequence_version != packet_key.sequence_version:
-            teller.emit(told.VersionChanged, packet_key.sequence_version)
+            teller.emit(channel_events.VersionChanged, packet_key.sequence_version)
         packet = raw.decoded(self._decoder)
         unread = [found for found in packet.outcomes if found.reason]
         if unread:
@@ -391,7 +391,7 @@ class Channel:
             return
         if expected.sequence_version != position.sequence_version:
             self._on_current_packet()
-            self._emitter.emit(told.VersionChanged, expected.sequence_version)
+            self._emitter.emit(channel_events.VersionChanged, expected.sequence_version)
             self._follower.lose(PacketKey(expected.sequence_version, expected.sequence_number - 1))
 
     def _goes_on(self) -> None:
@@ -400,7 +400,7 @@ class Channel:
         self._outdated = 0
         if self._sites.life.down:
             self._sites.life.down = False
-            self._emitter.emit(told.ChannelUp)
+            self._emitter.emit(channel_events.ChannelUp)
 
     def _on_outdated_packet(self) -> None:
         """Count an outdated packet; restart if no others arrive: sequence numbers went back."""
@@ -428,7 +428,7 @@ class Channel:
         teller.set_packet(self._follower.position, header.sending_time_ns, raw.received_ns)
         if not header.sequenced:
             if self._recovery.heartbeat(stream):
-                teller.emit(told.RecoveryIdle)
+                teller.emit(channel_events.RecoveryIdle)
             return
         self._recovery.add_source(stream)
         packet = raw.decoded(self._decoder)
@@ -462,7 +462,7 @@ class Channel:
         if not (self._synchronized or snapshots or definitions or self.last_packet is None):
             self._synchronized = True
             self._on_current_packet()
-            teller.emit(told.Synchronized)
+            teller.emit(channel_events.Synchronized)
 
 
 def _is_past(packet_key: PacketKey, expected: PacketKey) -> bool:

@@ -8,33 +8,33 @@ from typing import Final
 
 import numpy as np
 
-from pregao import events as told
+from pregao import events as channel_events
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.update_rows import NULL
-from pregao.feed.columns import Codes, Numbers
 from pregao.sbe.value_specs import MAX_SIGNED
 
-KINDS: Final[tuple[type[told.ChannelEvent], ...]] = (
-    told.BookChanged,
-    told.TradeDone,
-    told.TradeBusted,
-    told.StatusChanged,
-    told.PhaseChanged,
-    told.StatisticChanged,
-    told.InstrumentChanged,
-    told.NewsReceived,
-    told.BookUnconfirmed,
-    told.BookConfirmed,
-    told.BookStale,
-    told.BookHealed,
-    told.GapFound,
-    told.ChannelDown,
-    told.ChannelUp,
-    told.FailedOver,
-    told.Synchronized,
-    told.RecoveryIdle,
-    told.BooksReset,
-    told.VersionChanged,
-    told.EventsMissed,
+KINDS: Final[tuple[type[channel_events.ChannelEvent], ...]] = (
+    channel_events.BookChanged,
+    channel_events.TradeDone,
+    channel_events.TradeBusted,
+    channel_events.StatusChanged,
+    channel_events.PhaseChanged,
+    channel_events.StatisticChanged,
+    channel_events.InstrumentChanged,
+    channel_events.NewsReceived,
+    channel_events.BookUnconfirmed,
+    channel_events.BookConfirmed,
+    channel_events.BookStale,
+    channel_events.BookHealed,
+    channel_events.GapFound,
+    channel_events.ChannelDown,
+    channel_events.ChannelUp,
+    channel_events.FailedOver,
+    channel_events.Synchronized,
+    channel_events.RecoveryIdle,
+    channel_events.BooksReset,
+    channel_events.VersionChanged,
+    channel_events.EventsMissed,
 )
 """Kinds of events; the column ``kind`` has their indices in this list."""
 _CODES = {kind: code for code, kind in enumerate(KINDS)}
@@ -44,18 +44,18 @@ _CODES = {kind: code for code, kind in enumerate(KINDS)}
 class EventBatch:
     """Events in order, one per row; missing values are `pregao.book.update_rows.NULL`."""
 
-    kind: Codes
+    kind: Uint8Array
     """See `KINDS`."""
-    security_id: Numbers
-    sequence_version: Numbers
-    sequence_number: Numbers
-    event: Numbers
-    sending_ns: Numbers
-    received_ns: Numbers
-    price: Numbers
+    security_id: Int64Array
+    sequence_version: Int64Array
+    sequence_number: Int64Array
+    event: Int64Array
+    sending_ns: Int64Array
+    received_ns: Int64Array
+    price: Int64Array
     """Of trades and busts, as in books; so is the size."""
-    size: Numbers
-    trade_id: Numbers
+    size: Int64Array
+    trade_id: Int64Array
 
     def __len__(self) -> int:
         """Number of events."""
@@ -74,18 +74,18 @@ class EventBatch:
 
     @staticmethod
     def of_books(
-        security_id: Numbers,
+        security_id: Int64Array,
         sequence_version: int,
-        sequence_number: Numbers,
-        event: Numbers,
-        sending_ns: Numbers,
-        received_ns: Numbers,
+        sequence_number: Int64Array,
+        event: Int64Array,
+        sending_ns: Int64Array,
+        received_ns: Int64Array,
     ) -> EventBatch:
         """Return the events of changed books as columns."""
         count = len(security_id)
         none = np.full(count, NULL, np.int64)
         return EventBatch(
-            np.full(count, _CODES[told.BookChanged], np.uint8),
+            np.full(count, _CODES[channel_events.BookChanged], np.uint8),
             security_id,
             np.full(count, sequence_version, np.int64),
             sequence_number,
@@ -98,11 +98,11 @@ class EventBatch:
         )
 
     @staticmethod
-    def of(events: Sequence[told.ChannelEvent]) -> EventBatch:
+    def of(events: Sequence[channel_events.ChannelEvent]) -> EventBatch:
         """Return events as columns."""
         keys = [each.packet_key or (NULL, NULL) for each in events]
 
-        def column(name: str) -> Numbers:
+        def column(name: str) -> Int64Array:
             # Malformed messages may have no value, or one beyond signed 64 bits.
             values = (getattr(each, name, NULL) for each in events)
             known = [NULL if each is None or each > MAX_SIGNED else each for each in values]

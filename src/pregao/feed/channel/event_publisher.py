@@ -13,7 +13,7 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from pregao import events as told
+from pregao import events as channel_events
 from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, GapPossible, Update
 from pregao.book.updates import GapExcluded as BookConfirmed
 from pregao.feed.book_updates import mantissa
@@ -42,17 +42,17 @@ class EventLog(FollowerListener):
         """Whether events are enabled."""
         self._counters = counters
         self._max_events = max_events
-        self._events: list[told.ChannelEvent] = []
+        self._events: list[channel_events.ChannelEvent] = []
         self._missed = 0
         self._touched: dict[int, int] = {}
         """Books that changed in the unfinished market event, and its number."""
 
-    def emit(self, kind: Callable[..., told.ChannelEvent], *values: Any) -> None:
+    def emit(self, kind: Callable[..., channel_events.ChannelEvent], *values: Any) -> None:
         """Emit an event of the current packet, if events are enabled."""
         if self.wanted:
             self.add(kind(self.place, self.sending_ns, self.received_ns, *values))
 
-    def add(self, event: told.ChannelEvent) -> None:
+    def add(self, event: channel_events.ChannelEvent) -> None:
         """Append an event; the caller has checked that events are enabled."""
         if len(self._events) >= self._max_events:
             # A slow reader never stops the feed: it receives `EventsMissed`.
@@ -61,11 +61,13 @@ class EventLog(FollowerListener):
             self._events.clear()
         self._events.append(event)
 
-    def take(self) -> list[told.ChannelEvent]:
+    def take(self) -> list[channel_events.ChannelEvent]:
         """Return the events since the last call, in order."""
         events, self._events = self._events, []
         if self._missed:
-            first = told.EventsMissed(self.place, self.sending_ns, self.received_ns, self._missed)
+            first = channel_events.EventsMissed(
+                self.place, self.sending_ns, self.received_ns, self._missed
+            )
             events.insert(0, first)
             self._missed = 0
         return events
@@ -78,7 +80,7 @@ class EventLog(FollowerListener):
         """Emit the changed books: the market event is complete, or its end was lost."""
         touched, self._touched = self._touched, {}
         for security_id, event in touched.items():
-            self.emit(told.BookChanged, security_id, event)
+            self.emit(channel_events.BookChanged, security_id, event)
 
     # Books
 
@@ -87,10 +89,10 @@ class EventLog(FollowerListener):
         kind = type(update)
         if kind is GapPossible:
             self._counters.unconfirmed += 1
-            self.emit(told.BookUnconfirmed, security_id)
+            self.emit(channel_events.BookUnconfirmed, security_id)
         elif kind is BookConfirmed:
             self._counters.confirmed += 1
-            self.emit(told.BookConfirmed, security_id)
+            self.emit(channel_events.BookConfirmed, security_id)
         else:
             self._touched[security_id] = event
 
@@ -101,12 +103,12 @@ class EventLog(FollowerListener):
     def on_stale(self, gap: InstrumentGap) -> None:
         """Emit that a book is no longer trusted."""
         self._counters.stale += 1
-        self.emit(told.BookStale, gap.security_id, gap.reason)
+        self.emit(channel_events.BookStale, gap.security_id, gap.reason)
 
     def on_healed(self, healed: MarkHealed) -> None:
         """Emit that a stale book is valid again."""
         self._counters.healed += 1
-        self.emit(told.BookHealed, healed.gap.security_id, healed.by.name.lower())
+        self.emit(channel_events.BookHealed, healed.gap.security_id, healed.by.name.lower())
 
 
 _Handler = Callable[[Mapping[str, Any]], None]
@@ -298,7 +300,7 @@ class EventEmitter(EventLog):
         if self.wanted:
             # Created directly, for speed: there are thousands in a row.
             self.add(
-                told.TradeDone(
+                channel_events.TradeDone(
                     self.place, self.sending_ns, self.received_ns, security_id, event, trade_id,
                     trade_date, price, size, buyer, seller, condition, sub_type, transact_ns,
                     corrects, template == templates.FORWARD_TRADE, makes_last,
@@ -313,7 +315,7 @@ class EventEmitter(EventLog):
         name = self.state.replace(security_id, template_id, values, packet_key)
         if self.wanted:
             self.add(
-                told.StatisticChanged(
+                channel_events.StatisticChanged(
                     packet_key, self.sending_ns, self.received_ns, security_id, name, None, values
                 )
             )
@@ -322,11 +324,11 @@ class EventEmitter(EventLog):
         """Emit the deletion of a statistic without variants."""
         name = self.state.remove(security_id, template_id)
         if name is not None:
-            self.emit(told.StatisticChanged, security_id, name, None, None)
+            self.emit(channel_events.StatisticChanged, security_id, name, None, None)
 
     def _bust(self, values: Mapping[str, Any]) -> None:
         self.emit(
-            told.TradeBusted,
+            channel_events.TradeBusted,
             values["securityID"],
             self._event,
             values["tradeID"],
@@ -352,7 +354,7 @@ class EventEmitter(EventLog):
         # Books that are not filled again are empty: no loop is needed to find them.
         self.loop_needed = False
         self.reset = True
-        self.emit(told.BooksReset)
+        self.emit(channel_events.BooksReset)
 
     def _definition(self, values: Mapping[str, Any]) -> None:
         self.defined(self.state.definitions.message(values))
@@ -362,7 +364,7 @@ class EventEmitter(EventLog):
         news = self._news.part(values, self.now_ns)
         self._counters.news_dropped = self._news.dropped
         if news is not None:
-            self.emit(told.NewsReceived, news)
+            self.emit(channel_events.NewsReceived, news)
 
     def expire_news(self, now_ns: int) -> None:
         """Drop news items whose parts do not arrive."""
@@ -374,13 +376,15 @@ class EventEmitter(EventLog):
         """When the next incomplete news item expires."""
         return self._news.deadline_ns
 
-    def defined(self, changes: Iterable[tuple[told.DefinitionChange, ChannelInstrument]]) -> None:
+    def defined(
+        self, changes: Iterable[tuple[channel_events.DefinitionChange, ChannelInstrument]]
+    ) -> None:
         """Apply changes of definitions."""
         self.catch_up()
         for change, instrument in changes:
             security_id = instrument.security_id
-            self.emit(told.InstrumentChanged, security_id, instrument.symbol, change)
-            if change is told.DefinitionChange.DELETED:
+            self.emit(channel_events.InstrumentChanged, security_id, instrument.symbol, change)
+            if change is channel_events.DefinitionChange.DELETED:
                 self.state.delete(security_id)
             else:
                 self.know(security_id)
@@ -396,13 +400,13 @@ class EventEmitter(EventLog):
         origin = self.place, self.sending_ns, self.received_ns
         for change in changes:
             if isinstance(change, StatusChange):  # frequent: a group's phase causes many
-                add(told.StatusChanged(*origin, *change))
+                add(channel_events.StatusChanged(*origin, *change))
             elif isinstance(change, StatisticChange):
                 values = None if change.statistic is None else change.statistic.values
                 own = change.security_id, change.name, change.kind
-                add(told.StatisticChanged(*origin, *own, values))
+                add(channel_events.StatisticChanged(*origin, *own, values))
             else:
-                add(told.PhaseChanged(*origin, change.group, change.before, change.now))
+                add(channel_events.PhaseChanged(*origin, change.group, change.before, change.now))
 
     # Snapshots
 
@@ -469,7 +473,7 @@ class EventEmitter(EventLog):
         self.state.definitions.lost()
         self._counters.gaps += 1
         self._counters.lost_packets += 0 if last is None else last - first + 1
-        self.emit(told.GapFound, version, first, last)
+        self.emit(channel_events.GapFound, version, first, last)
 
     def restart(self) -> None:
         """Restart: the channel is followed at another site, or from the beginning."""

@@ -17,9 +17,8 @@ from pregao.book.state import BookFault, State
 from pregao.book.updates import DepthUpdate, MessageKey, Update
 from pregao.feed.base_follower import BaseFollower, FollowedMessage, FollowedSnapshot
 from pregao.feed.book_updates import book_update, snapshot_updates
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
 from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
-from pregao.feed.recovery import QueueLimits, key_of
+from pregao.feed.recovery import MAX_INSTRUMENTS, QueueLimits, key_of
 from pregao.feed.snapshot_assembly import ends_version, whole_snapshots
 from pregao.umdf import templates
 from pregao.umdf.events import EventNumbers

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pregao.events import DefinitionChange
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
+from pregao.feed.recovery import MAX_INSTRUMENTS
 from pregao.feed.snapshot_assembly import ends_version
 from pregao.umdf.loops import DefinitionLoop
 from pregao.umdf.packets import DecodedPacket

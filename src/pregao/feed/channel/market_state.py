@@ -13,9 +13,9 @@ from operator import itemgetter
 from typing import Any, Final
 
 from pregao.feed.channel.instruments import ChannelInstrument, Definitions, group_key
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
-from pregao.feed.columns import record
 from pregao.feed.listener import EventMessage
+from pregao.feed.recovery import MAX_INSTRUMENTS
+from pregao.records import record
 from pregao.schemas.bundle import bundled_message_ids
 from pregao.umdf import templates
 from pregao.umdf.phases import (

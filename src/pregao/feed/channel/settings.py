@@ -7,11 +7,9 @@ from enum import Enum
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
+from pregao.feed.recovery import MAX_INSTRUMENTS
 from pregao.umdf.streams import Stream
 
-MAX_INSTRUMENTS = 100_000
-"""Maximum number of undefined instruments that a channel follows; messages of others are counted
-and dropped."""
 MISSED_HEARTBEATS = 3
 """Intervals without a packet after which a channel is down (000 §6.2)."""
 

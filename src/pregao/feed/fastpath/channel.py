@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from pregao import events as told
+from pregao import events as channel_events
 from pregao.book.array_book import FlatBook
 from pregao.book.order_book import OrderBook
 from pregao.errors import DecodeError
@@ -432,7 +432,7 @@ class FastChannel(Channel):
         self._sync()
         return super().is_alive(feed)
 
-    def take_events(self) -> list[told.ChannelEvent]:
+    def take_events(self) -> list[channel_events.ChannelEvent]:
         """Return the events since the last call, in order."""
         self._emit_pending()
         return super().take_events()

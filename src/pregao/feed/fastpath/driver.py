@@ -1,8 +1,8 @@
 """Fast path of a followed channel: passes the channel's state to the kernel and back.
 
 While a channel is in sync, its packets need only the simplest of the plain path's rules. `Pump.run`
-applies them in a kernel, on the same arrays that hold the books (`pregao.book.array_book`). Packets that
-the kernel does not support go to the plain path, which finds the state as if it had processed
+applies them in a kernel, on the same arrays that hold the books (`pregao.book.array_book`). Packets
+that the kernel does not support go to the plain path, which finds the state as if it had processed
 everything itself. Output is kept as rows, which become events when a caller takes them.
 """
 
@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pregao.arrays import Uint8Array
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.array_book import FlatBook
 from pregao.feed.channel.event_batch import EventBatch
-from pregao.feed.columns import Numbers
 from pregao.feed.fastpath import _kernels as kernels
 from pregao.feed.fastpath import _layout as w
 from pregao.feed.fastpath.templates import PumpTables
@@ -32,13 +31,13 @@ class DatagramColumns(NamedTuple):
     """Datagrams as flat arrays, ordered by time."""
 
     buffer: Uint8Array
-    offset: Numbers
+    offset: Int64Array
     length: npt.NDArray[np.int32]
-    time_ns: Numbers
+    time_ns: Int64Array
     line: npt.NDArray[np.int32]
     """The number of the line on which each was received."""
 
-    def chosen(self, rows: Numbers) -> DatagramColumns:
+    def chosen(self, rows: Int64Array) -> DatagramColumns:
         """Return some of the datagrams, in order."""
         return DatagramColumns(
             self.buffer,
@@ -57,8 +56,8 @@ class DatagramColumns(NamedTuple):
 class ChangedBooks(NamedTuple):
     """Changed books, each in a complete market event."""
 
-    security_id: Numbers
-    rows: Numbers
+    security_id: Int64Array
+    rows: Int64Array
 
     def batch(self, sequence_version: int) -> EventBatch:
         """Return the changes as columns of events."""
@@ -82,7 +81,7 @@ class Pump:
 
     def __init__(self, channel: int, tables: PumpTables) -> None:
         self._tables = tables
-        self._table: Numbers | None = None
+        self._table: Int64Array | None = None
         self._singly = False
         self._control = np.zeros(w.CONTROL_WORDS, np.int64)
         self._words = self._control.data
@@ -97,8 +96,8 @@ class Pump:
         self.securities: list[int] = []
         """Instruments by their index in the arrays."""
         self._places: dict[int, int] = {}
-        self._instruments: Numbers = np.empty(0, np.int64)
-        self._changed: Numbers = np.empty(0, np.int64)
+        self._instruments: Int64Array = np.empty(0, np.int64)
+        self._changed: Int64Array = np.empty(0, np.int64)
         self._books: dict[int, FlatBook] = {}
         """Keeps the memory of books alive while the kernel has its address."""
         control = self._control
@@ -378,7 +377,7 @@ class Pump:
 class PendingMessages:
     """Messages whose events are emitted later."""
 
-    def __init__(self, rows: Numbers, stored: memoryview) -> None:
+    def __init__(self, rows: Int64Array, stored: memoryview) -> None:
         self._rows = rows
         self.stored = stored
         self._done = 0

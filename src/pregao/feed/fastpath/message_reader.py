@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pregao import events as told
+from pregao import events as channel_events
 from pregao.errors import DecodeError
 from pregao.feed.book_updates import PRICE_SCALE
 from pregao.feed.channel.event_publisher import EventEmitter
@@ -30,7 +30,7 @@ from pregao.umdf.sequencing import PacketKey
 SbeDecode = Callable[[Any, int, int, int, int], SbeMessage]
 """Decodes the body of a message: buffer, offset, block length, version and end."""
 ReadTrade = Callable[[Any, int, int], tuple[Any, ...]]
-"""Reads a trade's body in a buffer, from an offset to an end, as arguments of `EventEmitter.trade`."""
+"""Reads a trade's body between two offsets of a buffer, as arguments of `EventEmitter.trade`."""
 ReadBody = Callable[[bytes], Mapping[str, Any]]
 """Decodes message bodies of one block length and version."""
 ReadStatistic = Callable[[Any, int, int], tuple[int, int]]
@@ -212,7 +212,7 @@ class PumpEventDecoder:
                 key = PacketKey(version, number)
                 teller.set_packet(key, sending_ns, received_ns)
             if kind == w.BOOK:
-                teller.emit(told.BookChanged, securities[item], event)
+                teller.emit(channel_events.BookChanged, securities[item], event)
                 continue
             reader = readers.get(header) or self._know(header, stored, item)
             template_id, block_length, of_version, decode, read_body, read_trade, read = reader

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.errors import DecodeError
 from pregao.feed.book_updates import (
@@ -21,7 +22,6 @@ from pregao.feed.book_updates import (
     SIDES,
     UNKNOWN,
 )
-from pregao.feed.columns import Numbers
 from pregao.feed.fastpath import _layout as w
 from pregao.sbe.model import MessageTemplate, Schema
 from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
@@ -52,9 +52,9 @@ class PumpTables:
         """Set the templates whose messages cause events, ``reported``."""
         self._decoder = decoder
         self._reported = reported
-        self._known: dict[tuple[int, int], Numbers] = {}
+        self._known: dict[tuple[int, int], Int64Array] = {}
 
-    def table(self, schema_id: int, version: int) -> Numbers | None:
+    def table(self, schema_id: int, version: int) -> Int64Array | None:
         """Return the table of a schema ID and version; None if the schema is unknown."""
         found = self._known.get((schema_id, version))
         if found is None:
@@ -69,7 +69,7 @@ class PumpTables:
         return found
 
 
-def _table(schema: Schema, version: int, reported: Collection[int]) -> Numbers:
+def _table(schema: Schema, version: int, reported: Collection[int]) -> Int64Array:
     table = np.zeros(w.TABLE_WORDS, np.int64)
     table[w.ACTIONS_AT :] = UNKNOWN
     for template_id in {*reported, *_ORDERS, templates.EXECUTION_SUMMARY}:
@@ -98,7 +98,7 @@ def _table(schema: Schema, version: int, reported: Collection[int]) -> Numbers:
     return table
 
 
-def _heartbeat_words(table: Numbers, message: MessageTemplate) -> None:
+def _heartbeat_words(table: Int64Array, message: MessageTemplate) -> None:
     """Set the words that locate the next sequence number in a heartbeat."""
     following = next((each for each in readings(message) if each.column == _NEXT), None)
     if following is not None and following.size == 4 and not message.groups and not message.data:
@@ -107,14 +107,14 @@ def _heartbeat_words(table: Numbers, message: MessageTemplate) -> None:
         table[offset + w.COUNT_AT] = following.offset
 
 
-def _fill(table: Numbers, at: int, reading: ValueSpec | None, codes: Mapping[str, int]) -> None:
+def _fill(table: Int64Array, at: int, reading: ValueSpec | None, codes: Mapping[str, int]) -> None:
     """Set the codes of an enumeration's values."""
     for member in reading.enum.members if reading is not None and reading.enum is not None else ():
         if member.name in codes and 0 <= member.value <= 0xFF:
             table[at + member.value] = codes[member.name]
 
 
-def _words(message: MessageTemplate, version: int, *, reported: bool) -> Numbers | None:
+def _words(message: MessageTemplate, version: int, *, reported: bool) -> Int64Array | None:
     """Return the words of a template; None if the kernel cannot read it."""
     fields = {each.column: each for each in readings(message)}
     words = np.zeros(w.TEMPLATE_WORDS, np.int64)
@@ -149,7 +149,7 @@ def _words(message: MessageTemplate, version: int, *, reported: bool) -> Numbers
 
 
 def _order_words(
-    words: Numbers, template_id: int, version: int, fields: Mapping[str, ValueSpec]
+    words: Int64Array, template_id: int, version: int, fields: Mapping[str, ValueSpec]
 ) -> bool:
     """Set the words of a message about orders; False if the kernel cannot read it."""
     columns = ORDER_COLUMNS[template_id]

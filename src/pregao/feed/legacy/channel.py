@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from pregao import events as told
+from pregao import events as channel_events
 from pregao.book.position_book import PositionBook
 from pregao.book.state import State
 from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, Update
@@ -23,7 +23,6 @@ from pregao.errors import UsageError
 from pregao.feed.channel.channel_base import ChannelBook
 from pregao.feed.channel.event_publisher import EventLog
 from pregao.feed.channel.settings import (
-    MAX_INSTRUMENTS,
     ChannelCounters,
     ChannelSettings,
     ChannelState,
@@ -37,6 +36,7 @@ from pregao.feed.legacy.book_updates import Entry, LegacyTrade, exact_mantissa, 
 from pregao.feed.legacy.follower import LegacyBook, LegacyFollower
 from pregao.feed.legacy.state import MAX_TRADES, LegacyInstrument, LegacyState, StatisticKey
 from pregao.feed.listener import FollowerListener
+from pregao.feed.recovery import MAX_INSTRUMENTS
 from pregao.legacy.incremental_line import (
     RECOVERY,
     IncrementalLine,
@@ -301,7 +301,7 @@ class LegacyFeedChannel:
         last_ns = self._heard_ns.get(feed)
         return last_ns is not None and self._now_ns - last_ns < DEAD_AFTER_NS
 
-    def take_events(self) -> list[told.ChannelEvent]:
+    def take_events(self) -> list[channel_events.ChannelEvent]:
         """Return and clear the events since the last call, in order."""
         return self._log.take()
 
@@ -332,7 +332,7 @@ class LegacyFeedChannel:
             self._down = True
             self.counters.outages += 1
             self._log.set_packet(self.last_packet, 0, self._now_ns)
-            self._log.emit(told.ChannelDown, DEAD_AFTER_NS)
+            self._log.emit(channel_events.ChannelDown, DEAD_AFTER_NS)
         self._settle()
 
     def deadline(self) -> int | None:
@@ -378,7 +378,12 @@ class LegacyFeedChannel:
         log.emptied.clear()
         if position is not None:
             self.counters.gaps += 1
-            log.emit(told.GapFound, position.sequence_version, position.sequence_number + 1, None)
+            log.emit(
+                channel_events.GapFound,
+                position.sequence_version,
+                position.sequence_number + 1,
+                None,
+            )
         self._channel = self._new_channel(from_the_start=False)
         for security_id in security_ids:
             self._channel.follower.add_instrument(security_id)
@@ -404,7 +409,7 @@ class LegacyFeedChannel:
             self._take(self._channel.incremental.receive(feed, payload, now_ns), received_ns)
             if self._down:
                 self._down = False
-                self._log.emit(told.ChannelUp)
+                self._log.emit(channel_events.ChannelUp)
         else:
             self._log.set_packet(self.last_packet, 0, received_ns)
             before = self._states() if stream is Stream.DEFINITION else None
@@ -435,7 +440,7 @@ class LegacyFeedChannel:
                 self.counters.lost_packets += (
                     0 if event.last is None else event.last - event.first + 1
                 )
-                log.emit(told.GapFound, event.sequence_version, event.first, event.last)
+                log.emit(channel_events.GapFound, event.sequence_version, event.first, event.last)
             self._channel.take([event])
             log.end_event()
             for trade in self._channel.state.take_trades():
@@ -455,14 +460,20 @@ class LegacyFeedChannel:
         for own in [*before, *(each for each in now if each not in before)]:
             if own not in now:
                 self._log.emit(
-                    told.InstrumentChanged, own, before[own][0], told.DefinitionChange.DELETED
+                    channel_events.InstrumentChanged,
+                    own,
+                    before[own][0],
+                    channel_events.DefinitionChange.DELETED,
                 )
             elif own not in before:
                 self._log.emit(
-                    told.InstrumentChanged, own, now[own][0], told.DefinitionChange.ADDED
+                    channel_events.InstrumentChanged,
+                    own,
+                    now[own][0],
+                    channel_events.DefinitionChange.ADDED,
                 )
             elif before[own][1] is not now[own][1]:
-                self._log.emit(told.StatusChanged, own, before[own][1], now[own][1])
+                self._log.emit(channel_events.StatusChanged, own, before[own][1], now[own][1])
 
     def _trade(self, trade: LegacyTrade) -> None:
         event = 0 if self._log.place is None else self._log.place.sequence_number
@@ -473,10 +484,12 @@ class LegacyFeedChannel:
         price, size = exact_mantissa(trade.price) or 0, trade.size or 0
         key = (trade.security_id, number)
         if trade.busted:
-            self._log.emit(told.TradeBusted, trade.security_id, event, number, day, price, size)
+            self._log.emit(
+                channel_events.TradeBusted, trade.security_id, event, number, day, price, size
+            )
             return
         self._log.emit(
-            told.TradeDone, trade.security_id, event, number, day, price, size,
+            channel_events.TradeDone, trade.security_id, event, number, day, price, size,
             number_of(trade.buyer), number_of(trade.seller), 0, None, trade.time_ns,
             key in self._trades, trade.seller_days is not None, trade.makes_last,
         )  # fmt: skip
@@ -501,4 +514,4 @@ class LegacyFeedChannel:
             self._looking = False
             self._actions += [Leave(stream, feed) for stream in _LOOPS]
             self._log.set_packet(self.last_packet, 0, self._now_ns)
-            self._log.emit(told.Synchronized)
+            self._log.emit(channel_events.Synchronized)

@@ -15,7 +15,6 @@ from pregao.book.price_depth_book import PriceDepthBook
 from pregao.book.state import BookFault, State
 from pregao.book.updates import DepthUpdate, MessageKey, Update
 from pregao.feed.base_follower import BaseFollower, FollowedMessage, FollowedSnapshot
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
 from pregao.feed.legacy.book_updates import (
     EMPTY_BOOK,
     SIDES,
@@ -25,7 +24,7 @@ from pregao.feed.legacy.book_updates import (
     update_of,
 )
 from pregao.feed.listener import EventMessage, FollowerListener
-from pregao.feed.recovery import QueueLimits, key_of
+from pregao.feed.recovery import MAX_INSTRUMENTS, QueueLimits, key_of
 from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import LegacyMessage, MsgType
 from pregao.umdf import templates

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
 from pregao.feed.legacy.book_updates import (
     DELETE,
     EXCHANGE_LAST,
@@ -27,6 +26,7 @@ from pregao.feed.legacy.book_updates import (
     stream_id_of,
     trade_of,
 )
+from pregao.feed.recovery import MAX_INSTRUMENTS
 from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import LegacyMessage, MsgType
 from pregao.umdf.loops import DefinitionLoop

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from pregao.arrays import Int64Array
 from pregao.book.audit import compare_books
 from pregao.book.replay import FullBook
 from pregao.book.state import State
 from pregao.book.update_rows import NULL
 from pregao.book.updates import Side
 from pregao.feed.book_updates import PRICE_SCALE
-from pregao.feed.columns import ComparedColumns, Numbers
+from pregao.feed.columns import ComparedColumns
 from pregao.feed.messages import KEY
 from pregao.feed.packet_keys import message_serials
 from pregao.feed.replay.snapshots import Snapshots
@@ -122,7 +123,7 @@ _NOT_COMPARED = frozenset(
         "security_trading_event",
     ]
 )
-_Published = tuple[ComparedColumns, Numbers, Numbers]
+_Published = tuple[ComparedColumns, Int64Array, Int64Array]
 _DELETED = {"DELETE": 1}
 _KINDS = 1 << 33
 """Exceeds the sum of two checksums."""
@@ -135,7 +136,7 @@ class StatisticAudit:
     others: OtherMessages
     snapshots: Snapshots
     changes: PhaseChanges
-    securities: Numbers
+    securities: Int64Array
     base: int
     from_the_start: bool
     marks_trades: bool = True
@@ -144,7 +145,7 @@ class StatisticAudit:
     """Cache by template: the published statistics, and the loaded snapshots they include."""
 
     def differences(
-        self, audited: Numbers, loaded: Numbers, statistics: StatisticColumns
+        self, audited: Int64Array, loaded: Int64Array, statistics: StatisticColumns
     ) -> dict[int, list[str]]:
         """Return by snapshot how its statistics differ from those published up to it.
 
@@ -160,11 +161,11 @@ class StatisticAudit:
                 self._template(template, audited, loaded, by_snapshot)
         return by_snapshot
 
-    def _rank(self, rows: ComparedColumns) -> Numbers:
+    def _rank(self, rows: ComparedColumns) -> Int64Array:
         return np.searchsorted(self.securities, rows.numbers("security_id"))
 
     def _template(
-        self, template: int, audited: Numbers, loaded: Numbers, found: dict[int, list[str]]
+        self, template: int, audited: Int64Array, loaded: Int64Array, found: dict[int, list[str]]
     ) -> None:
         name = self.others.names.get(template, str(template))
         published = self._published(template, loaded)
@@ -179,7 +180,7 @@ class StatisticAudit:
             owner = np.empty(0, np.int64) if shown is None else shown[1]
             self._missing(name, published, np.setdiff1d(audited, owner), found)
 
-    def _published(self, template: int, loaded: Numbers) -> _Published | None:
+    def _published(self, template: int, loaded: Int64Array) -> _Published | None:
         """Return the published rows, the label of each (instrument and kind), and its serial."""
         # Consecutive windows of a day nearly always have the same loaded snapshots.
         loaded_key = loaded.tobytes()
@@ -188,7 +189,7 @@ class StatisticAudit:
             cached = self._known[template] = (loaded_key, self._found(template, loaded))
         return cached[1]
 
-    def _found(self, template: int, loaded: Numbers) -> _Published | None:
+    def _found(self, template: int, loaded: Int64Array) -> _Published | None:
         tables, serials = [], []
         rows = self.others.incremental.get(template)
         if rows is not None:
@@ -206,7 +207,7 @@ class StatisticAudit:
         order = np.lexsort((serial, label))
         return joined.take(order), label[order], serial[order]
 
-    def _label(self, rows: ComparedColumns) -> Numbers:
+    def _label(self, rows: ComparedColumns) -> Int64Array:
         """Return instrument and kind of statistic as one number."""
         label = self._rank(rows) * _KINDS
         for name in _KIND_COLUMNS:
@@ -220,7 +221,7 @@ class StatisticAudit:
         name: str,
         published: _Published,
         rows: ComparedColumns,
-        owner: Numbers,
+        owner: Int64Array,
         found: dict[int, list[str]],
     ) -> None:
         published_rows, labels, serials = published
@@ -254,7 +255,7 @@ class StatisticAudit:
                 one, other = mine.value(column, row), theirs.value(column, row)
                 _describe(found, owner[row], f"{name} {column} {one} instead of {other}")
 
-    def _only_shown(self, template: int, owner: Numbers, found: dict[int, list[str]]) -> None:
+    def _only_shown(self, template: int, owner: Int64Array, found: dict[int, list[str]]) -> None:
         """Report statistics that were never published, unless they may precede the captures."""
         if not self.from_the_start or template == SECURITY_STATUS:
             return
@@ -265,7 +266,7 @@ class StatisticAudit:
         self,
         name: str,
         published: _Published,
-        without: Numbers,
+        without: Int64Array,
         found: dict[int, list[str]],
     ) -> None:
         """Report statistics that were published and are in effect, but are not in the snapshot."""
@@ -288,7 +289,7 @@ class StatisticAudit:
             _describe(found, without[row], f"{name} is missing in the snapshot")
 
     def _last_trade(
-        self, audited: Numbers, statistics: StatisticColumns, found: dict[int, list[str]]
+        self, audited: Int64Array, statistics: StatisticColumns, found: dict[int, list[str]]
     ) -> None:
         """Compare the last price of snapshots with that of the trades up to them."""
         shown = self.others.of_snapshots(LAST_TRADE_PRICE, self.snapshots, audited)

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from pregao.arrays import Int64Array
 from pregao.book.replay import BookKind, FullBook, Replay, TickColumns
-from pregao.feed.columns import Numbers
 from pregao.feed.messages import IncrementalColumns, ResetColumns
 from pregao.feed.packet_gaps import PacketGapColumns, no_gaps
 from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS
@@ -100,7 +100,7 @@ class ChannelDay:
         """Return a replay of its books, with ticks of ``depth`` levels."""
         return Replay(self.kind, depth, market_depth=self.market_depth, room=room)
 
-    def absences(self, snapshots: Snapshots | None, securities: Numbers) -> AbsentInstruments:
+    def absences(self, snapshots: Snapshots | None, securities: Int64Array) -> AbsentInstruments:
         """Return which of the instruments the complete loops after its gaps do not contain."""
         return AbsentInstruments.of(self.loops, snapshots, securities).after_gaps(self.gaps)
 
@@ -108,16 +108,16 @@ class ChannelDay:
 class DayOutput(Protocol):
     """Receiver of the ticks and full books of a day."""
 
-    checkpoint_rows: Numbers
+    checkpoint_rows: Int64Array
     """Rows of the window after which the full book is needed."""
 
     def begin_window(
         self,
         sequence: InstrumentSequence,
         rows: SequenceRows,
-        counts: Numbers,
+        counts: Int64Array,
         statistics: StatisticColumns,
-        loaded: Numbers,
+        loaded: Int64Array,
         base_row: int,
         last: bool,
     ) -> None:
@@ -133,7 +133,7 @@ class DayOutput(Protocol):
         """Discard the output so far."""
 
 
-OpenOutput = Callable[[Numbers], tuple[PhaseChanges, DayOutput]]
+OpenOutput = Callable[[Int64Array], tuple[PhaseChanges, DayOutput]]
 """Returns the phase changes of the given instruments, and the receiver of the results."""
 
 
@@ -237,7 +237,7 @@ class DayFollower:
         return self.origins
 
     def _statistics_in(
-        self, serials: tuple[int, int], sequence: InstrumentSequence, rows: Numbers
+        self, serials: tuple[int, int], sequence: InstrumentSequence, rows: Int64Array
     ) -> StatisticColumns:
         """Return the statistics of a window, with those of the snapshots at the given items."""
         chosen = sequence.snapshot[rows]
@@ -281,8 +281,8 @@ class DayFollower:
         return books
 
     def _with_rows(
-        self, sequence: InstrumentSequence, rows: SequenceRows, items: Numbers
-    ) -> Numbers:
+        self, sequence: InstrumentSequence, rows: SequenceRows, items: Int64Array
+    ) -> Int64Array:
         """Return which of the items have earlier rows of their instrument, in any window."""
         if self.alone is not None and self._replay.done:
             return np.arange(len(items))
@@ -295,7 +295,7 @@ class DayFollower:
         followed: GapSteps,
         rows: SequenceRows,
         books: dict[int, FullBook],
-        doubtful: Numbers,
+        doubtful: Int64Array,
         inconsistent: InconsistentUpdates,
         begun: set[int],
     ) -> None:
@@ -336,11 +336,11 @@ class DayFollower:
                 self.audit.put(snapshot, GAP, "messages before it were missing")
 
 
-def _compared(followed: GapSteps) -> Numbers:
+def _compared(followed: GapSteps) -> Int64Array:
     """Return the snapshots that are compared with the books at their message serials."""
     step = followed.step
     return np.flatnonzero((step == GapStep.AGREES) | (step == GapStep.CONFIRMS))
 
 
-def _none() -> Numbers:
+def _none() -> Int64Array:
     return np.empty(0, np.int64)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pregao.arrays import Int64Array
 from pregao.book.replay import BookKind, Replay
 from pregao.book.state import FaultCode, State
 from pregao.book.update_rows import UpdateRows
-from pregao.feed.columns import Numbers
 from pregao.feed.messages import BookColumns
 from pregao.feed.packet_keys import serial_text
 from pregao.feed.recovery import messages_missing
@@ -159,7 +159,7 @@ _ORIGINS = {
 class BookOrigins:
     """Counts and origins of instruments, by their index among the securities of a day."""
 
-    def __init__(self, securities: Numbers) -> None:
+    def __init__(self, securities: Int64Array) -> None:
         self.securities = securities
         count = len(securities)
         self.messages = np.zeros(count, np.int64)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.update_rows import RECOVERY, UpdateKind, UpdateRows
-from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.feed.messages import BookColumns, IncrementalColumns, ResetColumns
 from pregao.feed.packet_gaps import PacketGapColumns
 from pregao.feed.packet_keys import in_order, ranked
@@ -23,21 +23,21 @@ _LOADING = (GapStep.LOADS, GapStep.DISAGREES, GapStep.CONFIRMS)
 class InstrumentSequence:
     """Items of some instruments in order: messages, resets, snapshots, absences, gaps."""
 
-    securities: Numbers
-    starts: Numbers
+    securities: Int64Array
+    starts: Int64Array
     """Index at which each instrument's items begin, and the end of the last one's."""
-    rank: Numbers
+    rank: Int64Array
     """Index of each item's instrument in ``securities``."""
-    message_serial: Numbers
-    event: Numbers
-    sending: Numbers
-    capture: Numbers
-    time: Numbers
-    item: Codes
-    count: Numbers
-    book_row: Numbers
+    message_serial: Int64Array
+    event: Int64Array
+    sending: Int64Array
+    capture: Int64Array
+    time: Int64Array
+    item: Uint8Array
+    count: Int64Array
+    book_row: Int64Array
     """Index of the item in the book columns; -1 for items that change no book."""
-    snapshot: Numbers
+    snapshot: Int64Array
     """Index of the item's snapshot; -1 for other items."""
     columns: BookColumns
 
@@ -53,7 +53,7 @@ class EffectiveSnapshots:
         self._seen = 0
         """Highest message serial of the previous windows."""
 
-    def within(self, messages: IncrementalColumns, *, last: bool) -> Numbers:
+    def within(self, messages: IncrementalColumns, *, last: bool) -> Int64Array:
         """Return the snapshots that take effect among these messages.
 
         Those after the window's last message are left to the next window, if there is one: the
@@ -74,9 +74,9 @@ def in_sequence(
     messages: IncrementalColumns,
     resets: ResetColumns,
     snapshots: Snapshots | None,
-    usable: Numbers,
+    usable: Int64Array,
     absent: AbsentInstruments,
-    also: Numbers,
+    also: Int64Array,
     gaps: PacketGapColumns,
 ) -> InstrumentSequence:
     """Sort all items of the instruments.
@@ -93,7 +93,7 @@ def in_sequence(
     included = np.isin(absent.security, securities)
     absent_rank = np.searchsorted(securities, absent.security[included])
 
-    def tiled(values: Numbers) -> Numbers:
+    def tiled(values: Int64Array) -> Int64Array:
         return np.tile(values, instruments)
 
     hole_rank, hole = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -108,7 +108,7 @@ def in_sequence(
     unknown = np.full(len(usable) + len(absent_rank) + len(hole_rank), -1, np.int64)
     zero = np.zeros(len(absent_rank), np.int64)
 
-    def of_snapshot(values: Numbers | None) -> Numbers:
+    def of_snapshot(values: Int64Array | None) -> Int64Array:
         return none if values is None else values[usable]
 
     parts = {
@@ -210,8 +210,8 @@ class SequenceRows:
     """Rows of updates, and the item of each row."""
 
     updates: UpdateRows
-    item: Numbers
-    begins: Numbers
+    item: Int64Array
+    begins: Int64Array
     """Number of rows before each item, and the total at the end."""
 
 
@@ -305,7 +305,7 @@ def rows_of(
     return SequenceRows(updates, item, begins)
 
 
-def _settled(sequence: InstrumentSequence, step: Codes, applied: Flags) -> Flags:
+def _settled(sequence: InstrumentSequence, step: Uint8Array, applied: BoolArray) -> BoolArray:
     """Return which snapshots equal a book that is being refilled."""
     columns = sequence.columns
     fills_one = (columns.kind <= UpdateKind.CHANGE) | (columns.kind == UpdateKind.OVERLAY)
@@ -327,7 +327,7 @@ def _settled(sequence: InstrumentSequence, step: Codes, applied: Flags) -> Flags
 
 def counts_after(
     sequence: InstrumentSequence, followed: GapSteps, counters: GapCounters
-) -> Numbers:
+) -> Int64Array:
     """Return the instrument's count after each item; ``counters`` are those after all items."""
     after = np.empty(len(sequence), np.int64)
     after[:-1] = followed.before[1:]
@@ -337,7 +337,7 @@ def counts_after(
     return after
 
 
-def without_statistics(sequence: InstrumentSequence, followed: GapSteps, whole: bool) -> Numbers:
+def without_statistics(sequence: InstrumentSequence, followed: GapSteps, whole: bool) -> Int64Array:
     """Return the snapshots that books agree with, but before which statistics may be lost.
 
     Emptying a book makes it valid again, but statistics lost before are not sent again.
@@ -353,10 +353,10 @@ def without_statistics(sequence: InstrumentSequence, followed: GapSteps, whole: 
     before = np.where(sequence.starts[rank] > 0, total[sequence.starts[rank] - 1], 0)
     before[1:] = np.where(rank[1:] == rank[:-1], total[shown[:-1]], before[1:])
     agrees = (step[shown] == GapStep.AGREES) | (step[shown] == GapStep.CONFIRMS)
-    chosen: Flags = (total[shown] > before) & agrees
+    chosen: BoolArray = (total[shown] > before) & agrees
     return shown[chosen]
 
 
-def loaded_snapshots(followed: GapSteps) -> Numbers:
+def loaded_snapshots(followed: GapSteps) -> Int64Array:
     """Return the items with which a book begins, is healed or confirmed."""
     return np.flatnonzero(np.isin(followed.step, _LOADING))

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.queue_order import queue_order
 from pregao.book.replay import FullBook
 from pregao.book.state import State
 from pregao.book.update_rows import NULL, UpdateKind
-from pregao.feed.columns import Codes, Flags, MessageColumns, Numbers
+from pregao.feed.columns import MessageColumns
 from pregao.feed.messages import BookColumns
 from pregao.feed.packet_gaps import PacketGapColumns
 from pregao.feed.packet_keys import AFTER_PACKET, message_serial
@@ -52,11 +53,11 @@ VersionSpans = Sequence[tuple[int, int]]
 class LoopRows:
     """Positions of rows in the snapshot stream: instrument, loop, packet, index, time."""
 
-    security: Numbers
-    version: Numbers
-    number: Numbers
-    index: Numbers
-    sending: Numbers
+    security: Int64Array
+    version: Int64Array
+    number: Int64Array
+    index: Int64Array
+    sending: Int64Array
 
     def __len__(self) -> int:
         return len(self.security)
@@ -77,11 +78,11 @@ class LoopRows:
             )
         )
 
-    def take(self, chosen: Numbers) -> LoopRows:
+    def take(self, chosen: Int64Array) -> LoopRows:
         """Return the rows at these indices."""
         return LoopRows(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
-    def order(self) -> Numbers:
+    def order(self) -> Int64Array:
         """Return the indices that sort rows by instrument and stream order, without duplicates.
 
         Two captures may contain the same packet, and a loop's version may be used again at another
@@ -92,11 +93,11 @@ class LoopRows:
         same = np.ones(max(len(order) - 1, 0), np.bool_)
         for key in keys:
             same &= key[order[1:]] == key[order[:-1]]
-        first: Flags = np.append(True, ~same)[: len(order)]
+        first: BoolArray = np.append(True, ~same)[: len(order)]
         return order[first]
 
 
-def owners(headers: LoopRows, rows: LoopRows) -> Numbers:
+def owners(headers: LoopRows, rows: LoopRows) -> Int64Array:
     """Return the index of each row's header in the snapshot stream: the last one before it.
 
     Both inputs are sorted. A row whose header is missing has -1.
@@ -118,7 +119,7 @@ def owners(headers: LoopRows, rows: LoopRows) -> Numbers:
     return np.where(same, result, -1)
 
 
-def version_of(headers: MessageColumns, spans: VersionSpans) -> Numbers:
+def version_of(headers: MessageColumns, spans: VersionSpans) -> Int64Array:
     """Return the incremental sequence version that each snapshot is as of.
 
     Below schema version 15 headers do not contain it: then it is the version of the incremental
@@ -138,7 +139,7 @@ class SnapshotOrders:
     """Orders of all snapshots in queue order, and the index of each one's snapshot."""
 
     orders: BookColumns
-    owner: Numbers
+    owner: Int64Array
 
     @staticmethod
     def none() -> SnapshotOrders:
@@ -151,8 +152,8 @@ class SnapshotOrders:
 def snapshot_orders(
     headers: LoopRows,
     rows: LoopRows,
-    starts: Numbers,
-    counts: Numbers,
+    starts: Int64Array,
+    counts: Int64Array,
     entries: BookColumns,
     *,
     by_position: bool,
@@ -190,8 +191,8 @@ class CompactOrders:
     """The orders of a day's snapshots, which are most of the memory that a task keeps all day:
     columns whose values fit into 32 bits are stored in 32 bits."""
 
-    side: Codes
-    flags: Codes
+    side: Uint8Array
+    flags: Uint8Array
     order_id: AnyNumbers
     price: AnyNumbers
     size: AnyNumbers
@@ -210,7 +211,7 @@ class CompactOrders:
         return codes | {name: getattr(self, name)[own].astype(np.int64) for name in _NUMBERS}
 
 
-def _narrow(values: Numbers) -> AnyNumbers:
+def _narrow(values: Int64Array) -> AnyNumbers:
     """Return the numbers as 32 bits if they fit; NULL does not."""
     if not len(values):
         return values
@@ -222,23 +223,23 @@ def _narrow(values: Numbers) -> AnyNumbers:
 class Snapshots:
     """Snapshots of some instruments, by instrument and time; one header each."""
 
-    security: Numbers
-    message_serial: Numbers
+    security: Int64Array
+    message_serial: Int64Array
     """Message serial after the last packet that it includes."""
-    version: Numbers
-    number: Numbers
+    version: Int64Array
+    number: Int64Array
     """Number of the last incremental packet that it includes."""
-    count: Numbers
+    count: Int64Array
     """``lastRptSeq``, 0 without one."""
     loop: LoopRows
-    capture: Numbers
-    bids: Numbers
-    asks: Numbers
-    statistics: Numbers
-    reports: Numbers
-    complete: Flags
+    capture: Int64Array
+    bids: Int64Array
+    asks: Int64Array
+    statistics: Int64Array
+    reports: Int64Array
+    complete: BoolArray
     """Whether everything that the header counts was received."""
-    ends: Numbers
+    ends: Int64Array
     """End of each snapshot's orders in the columns of orders."""
     orders: CompactOrders
     """Orders; or price levels, with the number of orders as order ID."""
@@ -287,10 +288,10 @@ class Snapshots:
             of_levels,
         )
 
-    def void(self) -> Flags:
+    def void(self) -> BoolArray:
         """Return which snapshots are void: of an instrument just deleted or emptied."""
         nothing = (self.bids == 0) & (self.asks == 0) & (self.statistics == 0)
-        void: Flags = nothing & (self.count == 0)
+        void: BoolArray = nothing & (self.count == 0)
         return void
 
     def voids(self) -> AbsentInstruments:
@@ -298,9 +299,9 @@ class Snapshots:
         own = np.flatnonzero(self.complete & self.void())
         return AbsentInstruments(self.security[own], self.message_serial[own])
 
-    def usable(self) -> Flags:
+    def usable(self) -> BoolArray:
         """Return which snapshots can be compared or loaded: complete and not void."""
-        usable: Flags = self.complete & ~self.void()
+        usable: BoolArray = self.complete & ~self.void()
         return usable
 
     def _own(self, at: int) -> slice:
@@ -334,10 +335,10 @@ class CompleteLoop:
     serial: int
     """Lowest packet serial that one of its snapshots is as of."""
 
-    def members(self, loop: LoopRows) -> Numbers:
+    def members(self, loop: LoopRows) -> Int64Array:
         """Return the instruments of the loop, among those of the given headers."""
         own = (loop.version == self.version) & (loop.sending >= self.first_sending_ns)
-        members: Numbers = loop.security[own & (loop.sending <= self.last_sending_ns)]
+        members: Int64Array = loop.security[own & (loop.sending <= self.last_sending_ns)]
         return members
 
     @property
@@ -392,8 +393,8 @@ class AbsentInstruments:
     Either a complete snapshot loop did not contain them, or their snapshot is void.
     """
 
-    security: Numbers
-    message_serial: Numbers
+    security: Int64Array
+    message_serial: Int64Array
 
     @staticmethod
     def none() -> AbsentInstruments:
@@ -402,7 +403,7 @@ class AbsentInstruments:
 
     @staticmethod
     def of(
-        loops: Sequence[CompleteLoop], snapshots: Snapshots | None, securities: Numbers
+        loops: Sequence[CompleteLoop], snapshots: Snapshots | None, securities: Int64Array
     ) -> AbsentInstruments:
         """Return the instruments that a loop does not contain, and those with void snapshots."""
         parts = []

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.update_rows import NULL
-from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
+from pregao.feed.columns import ComparedColumns, MessageColumns
 from pregao.feed.messages import KeyColumns, key_columns
 from pregao.feed.packet_keys import message_serials
 from pregao.feed.replay import _kernels
@@ -31,8 +32,8 @@ _LIMITS = {"HARD_LIMIT": 0, "REJECTION_BAND": 1, "STATIC_LIMITS": 2, "": 3}
 
 
 def last_before(
-    ranks: Numbers, serials: Numbers, wanted_ranks: Numbers, requested_serials: Numbers
-) -> Numbers:
+    ranks: Int64Array, serials: Int64Array, wanted_ranks: Int64Array, requested_serials: Int64Array
+) -> Int64Array:
     """Find for each wanted serial the last row of its rank up to it, or -1; inputs are sorted."""
     result = np.empty(len(wanted_ranks), np.int64)
     _kernels.last_before(ranks, serials, wanted_ranks, requested_serials, result)
@@ -49,7 +50,7 @@ class OtherMessages:
     names: Mapping[int, str]
     """Names of the templates."""
     _keys: dict[int, list[KeyColumns]] = field(default_factory=dict, repr=False)
-    _owners: dict[int, tuple[Snapshots, Numbers]] = field(default_factory=dict, repr=False)
+    _owners: dict[int, tuple[Snapshots, Int64Array]] = field(default_factory=dict, repr=False)
     # Both are cached: every window of a day needs them, and they do not change.
 
     def keys(self, base: int) -> list[KeyColumns]:
@@ -58,7 +59,7 @@ class OtherMessages:
             self._keys[base] = [key_columns(rows, base) for rows in self.incremental.values()]
         return self._keys[base]
 
-    def _owner(self, template: int, snapshots: Snapshots) -> Numbers:
+    def _owner(self, template: int, snapshots: Snapshots) -> Int64Array:
         """Return the snapshots to which the statistics of a template belong."""
         cached = self._owners.get(template)
         if cached is None or cached[0] is not snapshots:
@@ -71,8 +72,8 @@ class OtherMessages:
         return LoopRows.joined([LoopRows.of(rows) for rows in self.snapshot.values()])
 
     def of_snapshots(
-        self, template: int, snapshots: Snapshots | None, chosen: Numbers
-    ) -> tuple[ComparedColumns, Numbers] | None:
+        self, template: int, snapshots: Snapshots | None, chosen: Int64Array
+    ) -> tuple[ComparedColumns, Int64Array] | None:
         """Return a template's statistics in chosen snapshots and their owners; None if none."""
         rows = self.snapshot.get(template)
         if rows is None or snapshots is None or not len(chosen):
@@ -86,12 +87,12 @@ class OtherMessages:
 class StatisticColumns:
     """Changes of last price and volume, by instrument and message serial."""
 
-    rank: Numbers
-    message_serial: Numbers
-    event: Numbers
-    kind: Codes
-    value: Numbers
-    order: Numbers
+    rank: Int64Array
+    message_serial: Int64Array
+    event: Int64Array
+    kind: Uint8Array
+    value: Int64Array
+    order: Int64Array
     """Order key of a trade: its day and number as one number."""
 
     def __len__(self) -> int:
@@ -142,8 +143,8 @@ class StatisticReader:
         self._state[4] = 0
 
     def at(
-        self, rank: Numbers, message_serial: Numbers, event: Numbers | None = None
-    ) -> tuple[Numbers, Numbers]:
+        self, rank: Int64Array, message_serial: Int64Array, event: Int64Array | None = None
+    ) -> tuple[Int64Array, Int64Array]:
         """Return last price and volume at each serial, after its event (if given) ends."""
         if event is None:
             event = np.full(len(rank), _NO_EVENT, np.int64)
@@ -158,9 +159,9 @@ class StatisticReader:
 
 def statistics_of(
     tables: Mapping[int, MessageColumns],
-    securities: Numbers,
+    securities: Int64Array,
     base: int,
-    message_serial: Numbers | None = None,
+    message_serial: Int64Array | None = None,
 ) -> list[StatisticColumns]:
     """Return the statistics in messages.
 
@@ -195,8 +196,8 @@ def statistics_of(
 def snapshot_statistics(
     others: OtherMessages,
     snapshots: Snapshots | None,
-    chosen: Numbers,
-    securities: Numbers,
+    chosen: Int64Array,
+    securities: Int64Array,
     base: int,
 ) -> list[StatisticColumns]:
     """Return the statistics of chosen snapshots, at the message serials that they are as of."""
@@ -213,13 +214,13 @@ def snapshot_statistics(
 
 def _statistics(
     rows: MessageColumns,
-    securities: Numbers,
+    securities: Int64Array,
     base: int,
-    kind: Codes,
-    value: Numbers,
-    order: Numbers,
-    message_serial: Numbers | None,
-    kept: Numbers,
+    kind: Uint8Array,
+    value: Int64Array,
+    order: Int64Array,
+    message_serial: Int64Array | None,
+    kept: Int64Array,
 ) -> StatisticColumns:
     serial = message_serials(rows, base) if message_serial is None else message_serial
     event = rows.numbers("event", -1)
@@ -233,17 +234,17 @@ def _statistics(
 class PhaseChanges:
     """Changes of phases or states of instruments, by instrument and message serial."""
 
-    rank: Numbers
-    message_serial: Numbers
-    event: Numbers
-    session: Codes
+    rank: Int64Array
+    message_serial: Int64Array
+    event: Int64Array
+    session: Uint8Array
     """Whether a new trading session begins, which restarts the statistics."""
 
     @staticmethod
     def of(
         statuses: MessageColumns | None,
         phases: Sequence[MessageColumns],
-        securities: Numbers,
+        securities: Int64Array,
         groups: Sequence[str | None],
         base: int,
     ) -> PhaseChanges:
@@ -298,11 +299,11 @@ class PriceLimits:
         self,
         others: OtherMessages,
         snapshots: Snapshots | None,
-        loaded: Numbers,
-        securities: Numbers,
+        loaded: Int64Array,
+        securities: Int64Array,
         base: int,
     ) -> None:
-        self._kinds: list[tuple[Numbers, Numbers, Numbers, Numbers]] = []
+        self._kinds: list[tuple[Int64Array, Int64Array, Int64Array, Int64Array]] = []
         parts = []
         for template in sorted(PRICE_BANDS):
             rows = others.incremental.get(template)
@@ -322,7 +323,7 @@ class PriceLimits:
                 own = own[np.lexsort((place[own], rank[own]))]
                 self._kinds.append((rank[own], place[own], low[own], high[own]))
 
-    def at(self, rank: Numbers, message_serial: Numbers) -> tuple[Numbers, Numbers]:
+    def at(self, rank: Int64Array, message_serial: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the lowest and highest allowed price at sorted message serials."""
         low, high = np.full(len(rank), NULL, np.int64), np.full(len(rank), NULL, np.int64)
         for ranks, serials, lows, highs in reversed(self._kinds):
@@ -334,9 +335,9 @@ class PriceLimits:
 
 
 def _limit_rows(
-    rows: MessageColumns, securities: Numbers, message_serial: Numbers
-) -> tuple[Numbers, ...]:
-    unit: Flags = rows.codes("price_limit_type", {"PRICE_UNIT": 1}, 0) == 1
+    rows: MessageColumns, securities: Int64Array, message_serial: Int64Array
+) -> tuple[Int64Array, ...]:
+    unit: BoolArray = rows.codes("price_limit_type", {"PRICE_UNIT": 1}, 0) == 1
     kind = rows.codes("price_band_type", _LIMITS, _LIMITS[""]).astype(np.int64)
     auctions = rows.codes("price_band_type", {"AUCTION_LIMITS": 1}, 0) == 1
     kept = np.flatnonzero(unit & ~auctions)

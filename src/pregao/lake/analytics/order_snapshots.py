@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pregao.arrays import Int64Array
 from pregao.book.update_rows import IMPLIED, NULL, RECOVERY, UpdateKind
-from pregao.feed.columns import Numbers
 from pregao.feed.packet_gaps import no_gaps
 from pregao.feed.packet_keys import AFTER_PACKET, packet_of
 from pregao.feed.replay.day import LAST_SERIAL
@@ -163,7 +163,7 @@ class _FoundRows:
         self._implied_known = implied_known
         self._parts: list[Any] = []
 
-    def add_restarts(self, sequence: InstrumentSequence, items: Numbers) -> None:
+    def add_restarts(self, sequence: InstrumentSequence, items: Int64Array) -> None:
         """Add restarts of counters, and loops without the book: earlier orders no longer exist."""
         version, number = packet_of(sequence.message_serial[items], self._base)
         index = sequence.message_serial[items] & AFTER_PACKET
@@ -171,7 +171,7 @@ class _FoundRows:
         security = sequence.securities[sequence.rank[items]]
         self._add_lost(security, event_key, version, number)
 
-    def add_snapshots(self, snapshots: Snapshots, chosen: Numbers) -> None:
+    def add_snapshots(self, snapshots: Snapshots, chosen: Int64Array) -> None:
         """Add the orders of loaded snapshots."""
         version, number = snapshots.version[chosen], snapshots.number[chosen]
         event_keys = (
@@ -247,7 +247,9 @@ class _FoundRows:
         """Return all rows."""
         return pa.concat_tables([_SCHEMA.empty_table(), *self._parts])
 
-    def _add_lost(self, security: Numbers, event_key: Numbers, version: Any, number: Any) -> None:
+    def _add_lost(
+        self, security: Int64Array, event_key: Int64Array, version: Any, number: Any
+    ) -> None:
         self._add(
             security_id=security,
             action=LOST,
@@ -257,7 +259,7 @@ class _FoundRows:
             position=np.zeros(len(security), np.int64),
         )
 
-    def _add(self, *, action: Any, event_key: Numbers, **columns: Any) -> None:
+    def _add(self, *, action: Any, event_key: Int64Array, **columns: Any) -> None:
         count = len(event_key)
         known = {"channel": np.full(count, self._channel), "place": event_key, **columns}
         known["action"] = pa.array([action] * count) if isinstance(action, str) else action

@@ -36,8 +36,8 @@ def replace_day(
 ) -> int:
     """Write a day's rows, and replace the day's existing rows. Returns their number.
 
-    ``made_of`` identifies their inputs, see `is_built_from`. The new rows become visible, and the old
-    ones invisible, in one transaction of the table.
+    ``made_of`` identifies their inputs, see `is_built_from`. The new rows become visible, and the
+    old ones invisible, in one transaction of the table.
     """
     with describe_failure(table, date):
         files = _written(lake.location, table, frame, date)

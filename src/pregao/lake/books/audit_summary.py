@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from pregao.lake.books.schemas import AUDIT
-from pregao.lake.exports.tabular import BookSelection, selected
+from pregao.lake.books.selection import BookSelection, selected
 from pregao.lake.storage.lake_store import LakeStore
 
 

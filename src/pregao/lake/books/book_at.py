@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from pregao.arrays import Int64Array
 from pregao.book.replay import FullBook
 from pregao.book.state import State
 from pregao.book.update_rows import UpdateKind, UpdateRows
 from pregao.errors import UsageError
-from pregao.feed.columns import Numbers
 from pregao.feed.packet_keys import AFTER_PACKET, message_serial
 from pregao.feed.replay.audit import no_book
 from pregao.feed.replay.day import ChannelDay
@@ -399,7 +399,7 @@ class _Run:
 
 
 def _played(
-    day: ChannelDay, security: int, known: FullBook, updates: UpdateRows, ends: Numbers
+    day: ChannelDay, security: int, known: FullBook, updates: UpdateRows, ends: Int64Array
 ) -> list[FullBook]:
     """Return the book after the first `end` updates, for each of the ascending ends."""
     wanted = np.unique(ends[ends > 0])

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.replay import FullBook
 from pregao.book.state import State
 from pregao.book.update_rows import NULL
-from pregao.feed.columns import Codes, Numbers
 from pregao.feed.replay.statistics import last_before
 from pregao.lake.books.columns import booleans, integers, nulled, prices
 from pregao.lake.books.schemas import LEVEL, ORDER, SIDE_LEVELS, SIDE_ORDERS
@@ -25,15 +25,15 @@ INTERVAL, PHASE, BY_UPDATES, END = range(4)
 
 
 def checkpoint_rows(
-    rank: Numbers,
-    message_serial: Numbers,
-    sending: Numbers,
+    rank: Int64Array,
+    message_serial: Int64Array,
+    sending: Int64Array,
     interval_ns: int,
-    change_rank: Numbers,
-    change_serial: Numbers,
+    change_rank: Int64Array,
+    change_serial: Int64Array,
     updates_before: int,
     finish: bool,
-) -> tuple[Numbers, Codes]:
+) -> tuple[Int64Array, Uint8Array]:
     """Return the rows after which there is a checkpoint, and the reason of each.
 
     Takes the rows' instruments, message serials and times, and the message serials of phase

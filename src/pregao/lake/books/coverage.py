@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pregao.feed.columns import Numbers
+from pregao.arrays import Int64Array
 from pregao.feed.packet_gaps import MANY, PacketGap, PacketGapColumns
 from pregao.lake.books.catalog import FileCatalogue, files_of, latest_build, read_small
 from pregao.lake.books.columns import codes, integers
@@ -327,7 +327,7 @@ def _dated(
 
 def _rows(
     lake: LakeStore, table: str, names: list[str], day: date, channel: int
-) -> Iterator[list[Numbers]]:
+) -> Iterator[list[Int64Array]]:
     """Yield rows of a channel's incremental stream by file: the columns after the stream."""
     if table in lake.table_names():
         for file in files_of(lake, table, [day]):
@@ -336,7 +336,7 @@ def _rows(
 
 def _file_rows(
     lake: LakeStore, table: str, file: dict[str, Any], names: list[str], channel: int
-) -> Iterator[list[Numbers]]:
+) -> Iterator[list[Int64Array]]:
     low, high = file.get("min.channel"), file.get("max.channel")
     if low is not None and high is not None and not low <= channel <= high:
         return

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.update_rows import NULL
 from pregao.feed.book_updates import (
     BOOK_TEMPLATES,
@@ -18,7 +19,7 @@ from pregao.feed.book_updates import (
     snapshot_columns,
     update_columns,
 )
-from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
+from pregao.feed.columns import ComparedColumns, MessageColumns
 from pregao.feed.messages import (
     KEY,
     TIMES,
@@ -82,11 +83,11 @@ class ArrowColumns:
         names: Sequence[str] = self.rows.column_names
         return names
 
-    def numbers(self, name: str, null: int = NULL) -> Numbers:
+    def numbers(self, name: str, null: int = NULL) -> Int64Array:
         """Return a column of integers, dates or decimals as integers."""
         return integers(self.rows.column(name), null)
 
-    def codes(self, name: str, known: Mapping[str, int], other: int) -> Codes:
+    def codes(self, name: str, known: Mapping[str, int], other: int) -> Uint8Array:
         """Return the code of each name in a column."""
         return codes(self.rows.column(name), known, other)
 
@@ -95,7 +96,7 @@ class ArrowColumns:
         texts: list[str | None] = self.rows.column(name).to_pylist()
         return texts
 
-    def take(self, chosen: Numbers) -> ArrowColumns:
+    def take(self, chosen: Int64Array) -> ArrowColumns:
         """Return some of the rows, in the given order."""
         return ArrowColumns(take(self.rows, chosen))
 
@@ -104,22 +105,22 @@ class ArrowColumns:
         assert isinstance(more, ArrowColumns)
         return ArrowColumns(pa.concat_tables([self.rows, more.rows], promote_options="default"))
 
-    def labels(self, name: str) -> Numbers:
+    def labels(self, name: str) -> Int64Array:
         """Return a checksum for each text of a column; 0 for null."""
         return checksums(self.rows.column(name))
 
-    def nulls(self, name: str) -> Flags:
+    def nulls(self, name: str) -> BoolArray:
         """Return where a column is null."""
-        flags: Flags = self.rows.column(name).is_null().to_numpy()
+        flags: BoolArray = self.rows.column(name).is_null().to_numpy()
         return flags
 
-    def unlike(self, name: str, other: ComparedColumns) -> Flags:
+    def unlike(self, name: str, other: ComparedColumns) -> BoolArray:
         """Return where a column differs from that column of as many other rows."""
         assert isinstance(other, ArrowColumns)
         one, two = _plain(self.rows.column(name)), _plain(other.rows.column(name))
         same = pc.fill_null(pc.equal(one, two), False)
         same = pc.or_(same, pc.and_(one.is_null(), two.is_null()))
-        unlike: Flags = ~same.to_numpy(zero_copy_only=False)
+        unlike: BoolArray = ~same.to_numpy(zero_copy_only=False)
         return unlike
 
     def value(self, name: str, at: int) -> object:
@@ -158,7 +159,7 @@ class DayReader:
     securities: tuple[int, ...] | None = None
     """Only instruments to read; None for all."""
 
-    def _implied(self, rows: MessageColumns) -> Numbers:
+    def _implied(self, rows: MessageColumns) -> Int64Array:
         """Return the masks of implied orders, by each message's schema version."""
         versions = rows.numbers(VERSION)
         unversioned = versions == NULL
@@ -259,7 +260,7 @@ class DayReader:
             BookColumns.given_away(entries), by_position=self.day.by_position,
         )  # fmt: skip
 
-    def _entries(self, rows: Any, counts: Numbers) -> BookColumns:
+    def _entries(self, rows: Any, counts: Int64Array) -> BookColumns:
         """Return the orders in the lists of some rows; ``counts`` is the length of each list."""
         # Flatten each chunk of lists: joining them first would copy every order twice.
         structs = [each.flatten() for each in rows.column(ENTRIES).chunks]
@@ -278,7 +279,7 @@ class DayReader:
         return snapshot_columns(entries, implied, levels=self.day.of_levels)
 
     def changes(
-        self, others: OtherMessages, securities: Numbers, groups: Sequence[str | None]
+        self, others: OtherMessages, securities: Int64Array, groups: Sequence[str | None]
     ) -> PhaseChanges:
         """Return the phases of the instruments' groups and their own states."""
         columns = [*KEY[1:], "stream", "security_group", "security_trading_event"]
@@ -287,7 +288,7 @@ class DayReader:
         statuses = others.incremental.get(SECURITY_STATUS)
         return PhaseChanges.of(statuses, phases, securities, groups, self.day.base)
 
-    def instruments(self, securities: Numbers) -> InstrumentNames:
+    def instruments(self, securities: Int64Array) -> InstrumentNames:
         """Return symbols and groups of the securities from the day's definitions."""
         symbols: list[str | None] = [None] * len(securities)
         groups: list[str | None] = [None] * len(securities)
@@ -311,7 +312,7 @@ class InstrumentNames:
     groups: list[str | None]
 
 
-def _counts_of(rows: Any) -> Numbers:
+def _counts_of(rows: Any) -> Int64Array:
     """Return the number of orders in the list of each row."""
     chunks = rows.column(ENTRIES).chunks
     return np.concatenate([np.diff(integers(each.offsets)) for each in chunks])

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pregao.arrays import BoolArray, Int64Array
 from pregao.clock import SECOND
-from pregao.feed.columns import Flags, Numbers
 from pregao.lake.ingest.protocols.legacy import slot_of
 from pregao.lake.ingest.sequence_ranges import SequenceSpan
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
@@ -29,21 +29,21 @@ class SequenceRestart:
     grown: tuple[tuple[int, int], ...] = ()
     """Times within the next second, and the last number by then."""
 
-    def holds_before(self, sending_ns: Numbers, numbers: Numbers) -> Flags:
+    def holds_before(self, sending_ns: Int64Array, numbers: Int64Array) -> BoolArray:
         """Return which snapshots, by sending time, are as of a number before the restart.
 
         These are sent within a second, with a number nearer to the last one before the restart.
         """
-        soon: Flags = (sending_ns >= self.time_ns) & (sending_ns <= self.time_ns + SECOND)
+        soon: BoolArray = (sending_ns >= self.time_ns) & (sending_ns <= self.time_ns + SECOND)
         times = np.array([time for time, _ in self.grown], np.int64)
         lasts = np.array([0, *(last for _, last in self.grown)], np.int64)
         last = lasts[np.searchsorted(times, sending_ns, side="right")]
-        nearer: Flags = np.abs(numbers - self.before) < np.abs(numbers - last)
+        nearer: BoolArray = np.abs(numbers - self.before) < np.abs(numbers - last)
         return soon & nearer
 
 
 def find_restarts(
-    sending_ns: Numbers, numbers: Numbers, told_ns: Iterable[int]
+    sending_ns: Int64Array, numbers: Int64Array, told_ns: Iterable[int]
 ) -> tuple[SequenceRestart, ...]:
     """Return the restarts of numbers: at resets, and where numbers decrease without a reset.
 
@@ -71,7 +71,7 @@ def find_restarts(
 
 
 def _grown(
-    times: Numbers, values: Numbers, start: int, moment: int, before: int
+    times: Int64Array, values: Int64Array, start: int, moment: int, before: int
 ) -> tuple[tuple[int, int], ...]:
     """Return the growth of the numbers in the second after a restart."""
     stop = int(np.searchsorted(times, moment + SECOND, side="right"))
@@ -103,7 +103,7 @@ class TimeSlots:
         ]
         return TimeSlots(restarts, *zip(*found, strict=True)) if found else TimeSlots(restarts)
 
-    def version_at(self, sending_ns: Numbers, numbers: Numbers) -> Numbers:
+    def version_at(self, sending_ns: Int64Array, numbers: Int64Array) -> Int64Array:
         """Return the versions of messages, by sending times and numbers."""
         return self._version(
             sending_ns,
@@ -114,7 +114,7 @@ class TimeSlots:
             ],
         )
 
-    def _version(self, sending_ns: Numbers, begun: Sequence[Flags]) -> Numbers:
+    def _version(self, sending_ns: Int64Array, begun: Sequence[BoolArray]) -> Int64Array:
         """Return the versions by sending times; each array of ``begun`` flags those after a
         restart.
         """
@@ -124,7 +124,7 @@ class TimeSlots:
         version[version > LAST_SEQUENCE_VERSION] -= LAST_SEQUENCE_VERSION
         return version
 
-    def held_as_of(self, sending_ns: Numbers, numbers: Numbers) -> Numbers:
+    def held_as_of(self, sending_ns: Int64Array, numbers: Int64Array) -> Int64Array:
         """Return the version of the last message in each snapshot, by its sending time."""
         sent = self._version(
             sending_ns,

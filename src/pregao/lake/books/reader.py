@@ -23,11 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.arrays import Int64Array
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.update_rows import NULL
 from pregao.extras import kernels_compiled
 from pregao.feed.book_updates import BOOK_TEMPLATES
-from pregao.feed.columns import Codes, Numbers
 from pregao.lake.books.columns import integers, take
 from pregao.lake.books.legacy_versions import TimeSlots
 from pregao.lake.storage.fast_parquet.columns import FlatRows
@@ -45,10 +44,10 @@ class FileRows(Protocol):
     def count(self) -> int:
         """Number of rows."""
 
-    def numbers(self, name: str) -> Numbers:
+    def numbers(self, name: str) -> Int64Array:
         """Return a column as integers, NULL where there is no value."""
 
-    def take(self, chosen: slice | Numbers) -> FileRows:
+    def take(self, chosen: slice | Int64Array) -> FileRows:
         """Return some of the rows."""
 
     def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:
@@ -63,10 +62,10 @@ class RowGroupFile(Protocol):
         """Names of its columns."""
 
     @property
-    def group_rows(self) -> Numbers:
+    def group_rows(self) -> Int64Array:
         """Number of rows of each row group."""
 
-    def bounds(self, name: str, least: int, max_length: int) -> tuple[Numbers, Numbers]:
+    def bounds(self, name: str, least: int, max_length: int) -> tuple[Int64Array, Int64Array]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
@@ -97,11 +96,11 @@ class ArrowRows:
         count: int = self.rows.num_rows
         return count
 
-    def numbers(self, name: str) -> Numbers:
+    def numbers(self, name: str) -> Int64Array:
         """Return a column as integers."""
         return integers(self.rows.column(name))
 
-    def take(self, chosen: slice | Numbers) -> ArrowRows:
+    def take(self, chosen: slice | Int64Array) -> ArrowRows:
         """Return some of the rows."""
         if isinstance(chosen, slice):
             return ArrowRows(self.rows.slice(chosen.start, chosen.stop - chosen.start))
@@ -127,7 +126,7 @@ class _ArrowFile:
         self.group_rows = np.array([group.num_rows for group in groups], np.int64)
         self._bounds: dict[str, list[tuple[int, int] | None]] = {}
 
-    def bounds(self, name: str, least: int, max_length: int) -> tuple[Numbers, Numbers]:
+    def bounds(self, name: str, least: int, max_length: int) -> tuple[Int64Array, Int64Array]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
         if name not in self._bounds:
             self._bounds[name] = [self._bound(at, name) for at in range(len(self.group_rows))]
@@ -184,11 +183,11 @@ class _OwnFile:
         self._texts = texts
         self._flat = flat
         self.names: Sequence[str] = flat.names
-        self.group_rows: Numbers = flat.group_rows
+        self.group_rows: Int64Array = flat.group_rows
 
-    def bounds(self, name: str, least: int, max_length: int) -> tuple[Numbers, Numbers]:
+    def bounds(self, name: str, least: int, max_length: int) -> tuple[Int64Array, Int64Array]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
-        found: tuple[Numbers, Numbers] = self._flat.bounds(name, least, max_length)
+        found: tuple[Int64Array, Int64Array] = self._flat.bounds(name, least, max_length)
         return found
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
@@ -212,7 +211,7 @@ class FlatColumns:
     def __len__(self) -> int:
         return self._rows.count
 
-    def numbers(self, name: str, null: int = NULL) -> Numbers:
+    def numbers(self, name: str, null: int = NULL) -> Int64Array:
         """Return a column of integers, dates or decimals as integers."""
         column = self._rows.columns.get(name)
         if column is None:
@@ -221,14 +220,14 @@ class FlatColumns:
             return column.values
         return np.where(column.there, column.values, null)
 
-    def codes(self, name: str, known: Mapping[str, int], other: int) -> Codes:
+    def codes(self, name: str, known: Mapping[str, int], other: int) -> Uint8Array:
         """Return the code of each name in a column."""
         column = self._rows.columns.get(name)
         if column is None or column.texts is None:
             return np.full(len(self), other, np.uint8)
         of_text = [known.get(text, other) for text in column.texts]
         # Null has the index after all texts.
-        codes: Codes = np.array([*of_text, other], np.uint8)[column.values]
+        codes: Uint8Array = np.array([*of_text, other], np.uint8)[column.values]
         return codes
 
     def texts(self, name: str) -> Sequence[str | None]:
@@ -239,7 +238,7 @@ class FlatColumns:
         of_text: list[str | None] = [*column.texts, None]
         return [of_text[at] for at in column.values.tolist()]
 
-    def take(self, chosen: Numbers) -> FlatColumns:
+    def take(self, chosen: Int64Array) -> FlatColumns:
         """Return some of the rows, in the given order."""
         return FlatColumns(self._rows.take(chosen), self.names)
 

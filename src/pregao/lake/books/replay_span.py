@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from pregao.arrays import Int64Array
 from pregao.book.replay import FullBook
 from pregao.book.update_rows import NULL
-from pregao.feed.columns import Numbers
 from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS, message_serial, packet_of
 from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
 from pregao.feed.replay.sequence import InstrumentSequence, in_sequence
@@ -175,7 +175,7 @@ class ReplaySpan:
         self,
         at_ns: int | None,
         sequence: InstrumentSequence,
-        items: Numbers,
+        items: Int64Array,
         count: int,
         book: FullBook,
         statistics: tuple[int | None, ...],
@@ -220,8 +220,8 @@ class ReplaySpan:
         self,
         sequence: InstrumentSequence,
         snapshots: Snapshots | None,
-        loaded: Numbers,
-        items: Numbers,
+        loaded: Int64Array,
+        items: Int64Array,
     ) -> list[tuple[int | None, ...]]:
         """Return last price, volume and limits after the first `items` items, for ascending
         numbers.
@@ -257,5 +257,5 @@ def _known(value: int) -> int | None:
     return None if value == NULL else value
 
 
-def _none() -> Numbers:
+def _none() -> Int64Array:
     return np.empty(0, np.int64)

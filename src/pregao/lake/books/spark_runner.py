@@ -7,8 +7,10 @@ from typing import Any
 
 from pregao.lake.books.build import BookRunner
 from pregao.lake.books.task import BookManifest, BookTask, run_book_task
-from pregao.lake.execution.spark_runner import counter, map_on_spark
+from pregao.lake.execution.spark_runner import JobKind, counter, map_on_spark
 from pregao.lake.ingest.runner import TaskProgress
+
+_KIND = JobKind("books")
 
 
 def books_on_spark(spark: Any) -> BookRunner:
@@ -28,6 +30,6 @@ def books_on_spark(spark: Any) -> BookRunner:
             progress.advanced(done.value, messages.value)
 
         blobs = [pickle.dumps(task) for task in tasks]
-        return map_on_spark(spark, blobs, work, watch, "books")
+        return map_on_spark(spark, blobs, work, watch, _KIND)
 
     return run

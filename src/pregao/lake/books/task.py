@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pregao.feed.columns import Numbers
+from pregao.arrays import Int64Array
 from pregao.feed.replay.audit import DIFFERENT, RESULTS
 from pregao.feed.replay.day import LAST_SERIAL, ChannelDay, DayFollower, DayOutput
 from pregao.feed.replay.outcomes import InconsistentUpdatesError
@@ -138,7 +138,7 @@ class _BookRun:
             )
         return self.finish()
 
-    def open_output(self, securities: Numbers) -> tuple[PhaseChanges, DayOutput]:
+    def open_output(self, securities: Int64Array) -> tuple[PhaseChanges, DayOutput]:
         """Prepare the output for the instruments found."""
         task, inputs = self.task, self.task.inputs.inputs
         names = self.source.instruments(securities)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.replay import BookKind, TickColumns
 from pregao.book.state import State
-from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.feed.packet_keys import AFTER_PACKET, packet_of
 from pregao.feed.replay.audit import RESULTS, Audit
 from pregao.feed.replay.day import ChannelDay
@@ -129,9 +129,9 @@ def gap_rows(spans: Sequence[StaleSpan], channel: int, base: int, unit_id: str) 
 def audit_columns(
     snapshots: Snapshots,
     audit: Audit,
-    chosen: Numbers,
+    chosen: Int64Array,
     channel: int,
-    rank: Numbers,
+    rank: Int64Array,
     symbols: list[str | None],
 ) -> dict[str, Any]:
     """Return the columns of `book_audit` for the chosen snapshots."""
@@ -173,14 +173,18 @@ def as_table(schema: Any, columns: dict[str, Any], rows: int) -> Any:
 STATES: list[str | None] = [state.name.lower() for state in State]
 
 
-def index_of(message_serial: Numbers) -> Any:
+def index_of(message_serial: Int64Array) -> Any:
     """Return the index in the packet of messages; null after a packet."""
     index = (message_serial & AFTER_PACKET).astype(np.int32)
     return nulled(index, index == AFTER_PACKET)
 
 
 def message_columns(
-    message_serial: Numbers, time: Numbers, sending: Numbers, capture: Numbers, base: int
+    message_serial: Int64Array,
+    time: Int64Array,
+    sending: Int64Array,
+    capture: Int64Array,
+    base: int,
 ) -> dict[str, Any]:
     """Return the columns that identify the message after which a row applies."""
     version, number = packet_of(message_serial, base)
@@ -216,22 +220,22 @@ class TickBuffer:
         return self._count == self.room
 
     @property
-    def row(self) -> Numbers:
+    def row(self) -> Int64Array:
         """Row of the replay after which each tick was emitted."""
         return self._row[: self._count]
 
     @property
-    def event(self) -> Numbers:
+    def event(self) -> Int64Array:
         """Event of each tick."""
         return self._event[: self._count]
 
     @property
-    def instrument(self) -> Numbers:
+    def instrument(self) -> Int64Array:
         """Instrument of each tick."""
         return self._instrument[: self._count]
 
     @property
-    def state(self) -> Codes:
+    def state(self) -> Uint8Array:
         """State of the book at each tick."""
         return self._state[: self._count]
 
@@ -260,7 +264,7 @@ class TickBuffer:
                 orders = self._orders[side, level, : self._count]
                 price = self._price[side, level, : self._count]
                 size = self._size[side, level, : self._count]
-                gone: Flags = orders == 0
+                gone: BoolArray = orders == 0
                 yield f"{name}_price_{level + 1}", prices(price)
                 yield f"{name}_size_{level + 1}", nulled(size, gone)
                 yield f"{name}_orders_{level + 1}", nulled(orders, gone)
@@ -272,13 +276,13 @@ def tick_table(
     base: int,
     channel: int,
     symbols: list[str | None],
-    rank: Numbers,
-    message_serial: Numbers,
-    time: Numbers,
-    sending: Numbers,
-    capture: Numbers,
-    price: Numbers,
-    volume: Numbers,
+    rank: Int64Array,
+    message_serial: Int64Array,
+    time: Int64Array,
+    sending: Int64Array,
+    capture: Int64Array,
+    price: Int64Array,
+    volume: Int64Array,
 ) -> Any:
     """Return ticks as a table; the columns from `rank` on describe each tick's last message."""
     columns: dict[str, Any] = {

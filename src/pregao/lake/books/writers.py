@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.replay import FullBook, TickColumns
 from pregao.book.update_rows import NULL
-from pregao.feed.columns import Codes, Numbers
 from pregao.feed.replay.sequence import InstrumentSequence, SequenceRows
 from pregao.feed.replay.snapshots import Snapshots
 from pregao.feed.replay.statistics import (
@@ -157,7 +157,7 @@ class BookWriter:
         base: int,
         depth: int,
         interval_ns: int,
-        securities: Numbers,
+        securities: Int64Array,
         symbols: list[str | None],
         changes: PhaseChanges,
         others: OtherMessages,
@@ -177,22 +177,22 @@ class BookWriter:
         self.checkpoints = DayFile(lake, CHECKPOINTS, day)
         self._held = TickBuffer(ROW_GROUP, depth)
         self._tick_statistics, self._checkpoint_statistics = StatisticReader(), StatisticReader()
-        self._before: tuple[Numbers, ...] | None = None
+        self._before: tuple[Int64Array, ...] | None = None
         """Context of the last row of the previous window."""
         self._updates = 0
-        self._context: tuple[Numbers, ...] = ()
+        self._context: tuple[Int64Array, ...] = ()
         self._base_row = 0
-        self.checkpoint_rows: Numbers = np.empty(0, np.int64)
+        self.checkpoint_rows: Int64Array = np.empty(0, np.int64)
         """Rows of the window after which the full book is stored."""
-        self._reasons: Codes = np.empty(0, np.uint8)
+        self._reasons: Uint8Array = np.empty(0, np.uint8)
 
     def begin_window(
         self,
         sequence: InstrumentSequence,
         rows: SequenceRows,
-        counts: Numbers,
+        counts: Int64Array,
         statistics: StatisticColumns,
-        loaded: Numbers,
+        loaded: Int64Array,
         base_row: int,
         last: bool,
     ) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
 from pregao.lake.execution.spark_session import (
     check_master,
     interrupt_surely,
@@ -21,11 +20,6 @@ from pregao.lake.execution.spark_session import (
     running_session,
     spark_session,
 )
-from pregao.lake.ingest.merging import TaskManifest
-from pregao.lake.ingest.runner import TaskProgress
-from pregao.lake.ingest.task import IngestTask
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import WrittenFile
 
 _POLL_SECONDS = 0.1
 _NEEDED = (
@@ -85,14 +79,6 @@ class BackgroundSpark:
         if self._failed is not None:
             raise self._failed
         return self._session
-
-    def run(self, tasks: list[IngestTask], progress: TaskProgress) -> list[TaskManifest]:
-        """Run the tasks of an ingest once Spark is ready: captures are surveyed meanwhile."""
-        return on_spark(self.session())(tasks, progress)
-
-    def merge(self, lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[WrittenFile]:
-        """Merge small tables with Spark."""
-        return merge_on_spark(self.session())(lake, groups)
 
 
 def _starts_locally(master: str | None, conf: Mapping[str, str]) -> bool:

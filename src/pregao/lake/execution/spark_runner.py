@@ -1,4 +1,4 @@
-"""Runner of an ingest's tasks on Spark: sends ranges, receives manifests, never rows."""
+"""Tasks on Spark: sends pickled arguments, receives pickled results, never rows."""
 
 from __future__ import annotations
 
@@ -7,63 +7,32 @@ import ctypes
 import gc
 import pickle
 import threading
-from collections.abc import Iterator
-from functools import cache, lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from pregao.errors import PregaoError
 from pregao.lake.execution.spark_session import is_remote, sentence
-from pregao.lake.ingest.merging import TaskManifest, merge_staged
-from pregao.lake.ingest.runner import Merger, Runner, TaskProgress, bytes_of
-from pregao.lake.ingest.task import IngestTask, run_task
-from pregao.lake.ingest.window import forget_scratch
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import WrittenFile
 
 _POLL_SECONDS = 0.05
-INGEST = "ingest"
-"""Kind of the jobs that ingest captures."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
-def on_spark(spark: Any) -> Runner:
-    """Return a runner that runs each task as a Spark task."""
-
-    def run(tasks: list[IngestTask], progress: TaskProgress) -> list[TaskManifest]:
-        sizes = {task.number: _size(task) for task in tasks}
-        done_bytes = counter(spark)
-        done_messages = counter(spark)
-
-        def work(blob: bytes) -> TaskManifest:
-            task: IngestTask = pickle.loads(blob)  # noqa: S301 - our own task, sent by our own driver
-            manifest = run_task(task)
-            done_bytes.add(sizes[task.number])
-            done_messages.add(manifest.sums.messages.total())
-            return manifest
-
-        def watch() -> None:
-            progress.advanced(done_bytes.value, done_messages.value)
-
-        results = map_on_spark(spark, [pickle.dumps(task) for task in tasks], work, watch, INGEST)
-        return sorted(results, key=lambda manifest: manifest.task)
-
-    return run
+def _nothing() -> None:
+    """Release nothing."""
 
 
-def merge_on_spark(spark: Any) -> Merger:
-    """Return a merger of small tables on a Spark session."""
+class JobKind(NamedTuple):
+    """Kind of job: its tasks need memory of the same sizes, which a worker keeps between them."""
 
-    def merge(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[WrittenFile]:
-        items = [pickle.dumps((lake, table, day, paths)) for (table, day), paths in groups.items()]
+    name: str
+    release: Callable[[], None] = _nothing
+    """Releases what the tasks of this kind keep in the worker."""
 
-        def work(blob: bytes) -> WrittenFile:
-            return merge_staged(*pickle.loads(blob))  # noqa: S301 - sent by our own driver
 
-        return map_on_spark(spark, items, work, lambda: None, INGEST)
-
-    return merge
+_last_kind: JobKind | None = None
 
 
 class NullCounter:
@@ -80,11 +49,7 @@ def counter(spark: Any) -> Any:
     return NullCounter() if is_remote(spark) else spark.sparkContext.accumulator(0)
 
 
-def _size(task: IngestTask) -> int:
-    return sum(bytes_of(task, number) for number in range(len(task.pieces)))
-
-
-def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any, kind: str) -> list[Any]:
+def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any, kind: JobKind) -> list[Any]:
     """Apply a function to every blob, one Spark task each; errors are one-line messages.
 
     Workers keep memory between consecutive jobs of the same kind.
@@ -92,7 +57,7 @@ def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any, kind: st
 
     def each(blob: bytes) -> tuple[bytes, str | None]:
         keep_freed_memory()
-        release_memory_of_other_jobs(kind)
+        begin_job(kind)
         try:
             return pickle.dumps(work(blob)), None
         except PregaoError as caught:
@@ -168,10 +133,13 @@ def keep_freed_memory() -> None:
         library.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-@lru_cache(1)
-def release_memory_of_other_jobs(kind: str) -> None:  # noqa: ARG001 - differs from the last one's
-    """Release the memory kept for another kind of job, which needs other sizes."""
-    forget_scratch()
+def begin_job(kind: JobKind) -> None:
+    """Release the memory kept for the previous kind of job if this is another one."""
+    global _last_kind
+    previous, _last_kind = _last_kind, kind
+    if previous is None or previous.name == kind.name:
+        return
+    previous.release()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -33,7 +33,7 @@ from pregao.extras import require
 from pregao.lake.execution import worker_daemon
 from pregao.lake.execution.class_archive import archive_options, settings_folder
 from pregao.lake.execution.cluster_check import require_executors
-from pregao.lake.sql.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
+from pregao.lake.execution.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
 
 OLDEST_JAVA = 17
 """Minimum Java version of the supported Spark releases."""

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
-from pregao.feed.columns import Numbers
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports.levels import ladders
 from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
@@ -148,7 +148,7 @@ def _tail(flow: OrderFlow, last: npt.NDArray[np.bool_]) -> Sequence[Any]:
     return pa.array(flags), pa.array(late), pa.array(flow.sequence)
 
 
-def _price(mantissa: Numbers) -> Numbers:
+def _price(mantissa: Int64Array) -> Int64Array:
     return np.where(mantissa == NULL, UNDEFINED, mantissa * _SCALE)
 
 
@@ -156,7 +156,7 @@ def _same(value: Any, count: int, kind: Any) -> Any:
     return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
 
 
-def _depth(flow: OrderFlow, prices: Numbers) -> Numbers:
+def _depth(flow: OrderFlow, prices: Int64Array) -> Int64Array:
     """Return the level that each row changed: its level after the row, or else before."""
     side = np.minimum(flow.side, 1).astype(np.int64)
     rows = np.arange(len(flow))

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from pregao.feed.columns import Numbers
+from pregao.arrays import Int64Array
 from pregao.lake.exports.order_events import NO_SIDE, ChangeCause, FlowAction, OrderFlow
 
 PRICE_UNIT = 10_000
@@ -74,7 +74,7 @@ def _of_the_book(flow: OrderFlow) -> OrderFlow:
     return flow.take(np.flatnonzero(~trades | (~flow.off_book & (flow.side != NO_SIDE))))
 
 
-def _totals(side: Any, price: Numbers, change: Numbers) -> Numbers:
+def _totals(side: Any, price: Int64Array, change: Int64Array) -> Int64Array:
     """Return the quantity of each row's level after it."""
     order = np.lexsort((np.arange(len(price)), price, side))
     sums = np.cumsum(change[order])
@@ -89,7 +89,12 @@ def _totals(side: Any, price: Numbers, change: Numbers) -> Numbers:
 
 
 def _events(
-    flow: OrderFlow, kind: Numbers, side: Any, price: Numbers, size: Numbers, order_id: Numbers
+    flow: OrderFlow,
+    kind: Int64Array,
+    side: Any,
+    price: Int64Array,
+    size: Int64Array,
+    order_id: Int64Array,
 ) -> npt.NDArray[Any]:
     events = np.zeros(len(flow), EVENT)
     events["ev"] = kind.astype(np.uint64) | _SIDE_BITS[side] | np.uint64(_BOTH_SIDES)

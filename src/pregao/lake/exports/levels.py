@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pregao.arrays import BoolArray, Int64Array
 from pregao.book.replay import BookKind, Replay
 from pregao.book.update_rows import NULL, UpdateKind, UpdateRows
-from pregao.feed.columns import Flags, Numbers
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports.order_events import FlowAction, OrderFlow
@@ -27,11 +27,11 @@ _KINDS = np.array([UpdateKind.ADD, UpdateKind.CHANGE, UpdateKind.DELETE], np.uin
 class LevelColumns:
     """Levels by side (bids, asks), row of the flow and level, the best first."""
 
-    price: Numbers
+    price: Int64Array
     """NULL where there is no level."""
-    size: Numbers
-    orders: Numbers
-    changed: Flags
+    size: Int64Array
+    orders: Int64Array
+    changed: BoolArray
     """Whether the row changed any of the levels."""
 
 

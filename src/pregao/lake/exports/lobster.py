@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.clock import SECOND
-from pregao.feed.columns import Numbers
 from pregao.lake.exports.levels import Halt, ladders
 from pregao.lake.exports.order_events import NO_SIDE, ChangeCause, FlowAction, OrderFlow
 
@@ -97,7 +97,7 @@ def write_lobster(
     return len(source)
 
 
-def _placed(halts: Sequence[Halt], of: OrderFlow) -> tuple[Numbers, Numbers, Numbers]:
+def _placed(halts: Sequence[Halt], of: OrderFlow) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the index, time and value of each halt among the messages; none before the first."""
     event_key, time_ns, value = np.array(list(halts), np.int64).reshape(-1, len(Halt._fields)).T
     at = np.searchsorted(of.event_key, event_key, side="right")
@@ -122,12 +122,12 @@ def _published(flow: OrderFlow) -> Any:
     return (flow.act != FlowAction.TRADE) | hidden
 
 
-def _after_midnight(times: Numbers, day: date, zone: str) -> Numbers:
+def _after_midnight(times: Int64Array, day: date, zone: str) -> Int64Array:
     midnight = datetime.combine(day, time(), ZoneInfo(zone))
     return times - int(midnight.timestamp()) * SECOND
 
 
-def _seconds(nanoseconds: Numbers) -> Any:
+def _seconds(nanoseconds: Int64Array) -> Any:
     """Return seconds with nine decimals."""
     kind = pa.decimal128(18, 9)
     raw = np.ascontiguousarray(nanoseconds)

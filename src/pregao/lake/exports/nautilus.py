@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pregao.arrays import Int64Array
 from pregao.clock import SECOND
-from pregao.feed.columns import Numbers
 from pregao.lake.books.columns import prices
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
@@ -225,7 +225,7 @@ def _times(flow: OrderFlow) -> dict[str, Any]:
     }
 
 
-def _received(flow: OrderFlow) -> Numbers:
+def _received(flow: OrderFlow) -> Int64Array:
     """Return the capture times, but not before the event times, in case the clocks disagree."""
     return np.maximum(flow.capture_time, flow.event_time)
 

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.update_rows import NULL
 from pregao.errors import UsageError
-from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.lake.analytics.engine import F, local_engine
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.orders import book_clearings, order_acts
@@ -70,31 +70,31 @@ class ChangeCause(IntEnum):
 class OrderFlow:
     """Acts of an instrument's day as columns, in order of publication."""
 
-    event_key: Numbers
+    event_key: Int64Array
     """Event key of the message; increases."""
-    sequence: Numbers
+    sequence: Int64Array
     """Number of its packet."""
-    event_time: Numbers
+    event_time: Int64Array
     """Event time (T5); never decreases."""
-    sending_time: Numbers
-    capture_time: Numbers
-    last_of_event: Flags
-    act: Codes
-    cause: Codes
-    side: Codes
+    sending_time: Int64Array
+    capture_time: Int64Array
+    last_of_event: BoolArray
+    act: Uint8Array
+    cause: Uint8Array
+    side: Uint8Array
     """0 buy, 1 sell, 2 none. Of a trade, the aggressor's."""
-    order_id: Numbers
+    order_id: Int64Array
     """Public order number; of a trade, its trade number."""
-    price: Numbers
+    price: Int64Array
     """In ten-thousandths, after the act; NULL for an order without one. Of a deletion, the last
     price.
     """
-    size: Numbers
+    size: Int64Array
     """After the act, 0 for a deletion; of a trade, its quantity."""
-    old_price: Numbers
+    old_price: Int64Array
     """Before the act; NULL for an order that did not exist."""
-    old_size: Numbers
-    off_book: Flags
+    old_size: Int64Array
+    off_book: BoolArray
     """Whether a trade involved no order of the book: crosses, blocks, forwards, late reports."""
 
     def __len__(self) -> int:
@@ -135,20 +135,20 @@ _OTHER = 255
 class _Rows:
     """Intermediate rows of a flow."""
 
-    event_key: Numbers
-    position: Numbers
-    event: Numbers
-    sequence: Numbers
-    time: Numbers
-    sending: Numbers
-    capture: Numbers
-    act: Codes
-    cause: Codes
-    side: Codes
-    order_id: Numbers
-    price: Numbers
-    size: Numbers
-    off_book: Flags
+    event_key: Int64Array
+    position: Int64Array
+    event: Int64Array
+    sequence: Int64Array
+    time: Int64Array
+    sending: Int64Array
+    capture: Int64Array
+    act: Uint8Array
+    cause: Uint8Array
+    side: Uint8Array
+    order_id: Int64Array
+    price: Int64Array
+    size: Int64Array
+    off_book: BoolArray
 
     def __len__(self) -> int:
         return len(self.event_key)
@@ -275,7 +275,7 @@ def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
     return found
 
 
-def _with_the_past(rows: _Rows) -> tuple[_Rows, Numbers, Numbers]:
+def _with_the_past(rows: _Rows) -> tuple[_Rows, Int64Array, Int64Array]:
     """Return orders with the price and size of each before, and correct impossible acts.
 
     A change of an unknown order adds it, an addition of an existing one changes it, and a deletion
@@ -298,7 +298,7 @@ def _with_the_past(rows: _Rows) -> tuple[_Rows, Numbers, Numbers]:
     return rows.take(kept), old_price[kept], old_size[kept]
 
 
-def _flow(rows: _Rows, old_price: Numbers, old_size: Numbers) -> OrderFlow:
+def _flow(rows: _Rows, old_price: Int64Array, old_size: Int64Array) -> OrderFlow:
     event = np.where(rows.event == NULL, rows.event_key, rows.event)
     time = np.maximum.accumulate(rows.time)
     sending = np.maximum.accumulate(rows.sending)

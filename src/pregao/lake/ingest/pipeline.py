@@ -219,12 +219,13 @@ def ingest_surveyed(
     making: LakeCreation | None = None,
     may_be_nothing: bool = True,
 ) -> set[int]:
-    """Decode surveyed captures and commit them as one unit; `IngestReport.committed` has the outcome.
+    """Decode surveyed captures and commit them as one unit.
 
-    Surveys that own no packets and only give context come last. ``continued`` means that sequences
-    continue from earlier units; ``making`` that the tables are still being created. Reading may
-    show that a compressed capture is already in the lake, a duplicate of another, or damaged: then
-    nothing is committed, and the indexes of the surveys to leave out are returned.
+    `IngestReport.committed` has the outcome. Surveys that own no packets and only give context come
+    last. ``continued`` means that sequences continue from earlier units; ``making`` that the tables
+    are still being created. Reading may show that a compressed capture is already in the lake, a
+    duplicate of another, or damaged: then nothing is committed, and the indexes of the surveys to
+    leave out are returned.
     """
     plan, manifests = _run(lake, surveys, known, options, report, run, progress)
     damaged = {index: why for each in manifests for index, why in each.damaged.items()}

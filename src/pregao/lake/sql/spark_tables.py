@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from pregao.lake.execution.delta_connector import DELTA_EXTENSION
 from pregao.lake.execution.spark_session import is_remote, spark_session
-from pregao.lake.sql.delta_connector import DELTA_EXTENSION
 from pregao.lake.storage.delta import arrow_schema, visible_files
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore

@@ -1,9 +1,9 @@
 """Exactly-once commits: a unit's files become visible in all their tables, or in none.
 
-First the unit's intent is committed (see `intent_log`): from then on its captures are claimed, and its
-files will become visible, if necessary by another process. Then every table gets one transaction
-with the unit's ID, ``ingests`` last. A process that dies in between leaves an intent that the next
-command rolls forward; files of units without an intent stay invisible.
+First the unit's intent is committed (see `intent_log`): from then on its captures are claimed, and
+its files will become visible, if necessary by another process. Then every table gets one
+transaction with the unit's ID, ``ingests`` last. A process that dies in between leaves an intent
+that the next command rolls forward; files of units without an intent stay invisible.
 
 Some time after it is complete a unit is retired, so that logs do not grow with every unit: first
 its intent, then its IDs in the tables. A process that finishes a unit, however slowly, loads a

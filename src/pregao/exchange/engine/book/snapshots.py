@@ -5,7 +5,7 @@ from __future__ import annotations
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import BookSide
-from pregao.exchange.engine.model.enums import TradingStatus, record
+from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.engine.model.events import (
     ForwardTrade,
     LastTradePrice,
@@ -14,6 +14,7 @@ from pregao.exchange.engine.model.events import (
     Statistic,
     TradeItem,
 )
+from pregao.records import record
 from pregao.umdf.phases import TradingEvent
 
 

@@ -23,7 +23,6 @@ from pregao.exchange.engine.model.enums import (
     SelfTradePreventionInstruction,
     SettlType,
     TimeInForce,
-    record,
 )
 from pregao.exchange.engine.model.operations_commands import (
     AddInstrument,
@@ -59,6 +58,7 @@ from pregao.exchange.engine.model.operations_commands import (
     SetSettlementPrice,
     StartDay,
 )
+from pregao.records import record
 
 
 @record

@@ -5,9 +5,7 @@ Declaration of commands and events as typed records that are cheap to create.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag, StrEnum
-from typing import TypeVar, dataclass_transform
 
 
 class OrderSide(IntEnum):
@@ -374,16 +372,3 @@ class PosMaintStatus(IntEnum):
     REJECTED = 2
     COMPLETED = 3
     NOT_EXECUTED = 9
-
-
-_Record = TypeVar("_Record")
-
-
-@dataclass_transform(frozen_default=True)
-def record(cls: type[_Record]) -> type[_Record]:
-    """Declare a record: frozen for the type checker, plain slots at run time.
-
-    The engine creates several for every order; a dataclass that is frozen at run time costs two to
-    three times as much to create.
-    """
-    return dataclass(slots=True)(cls)

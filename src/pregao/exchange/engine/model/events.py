@@ -24,9 +24,9 @@ from pregao.exchange.engine.model.enums import (
     TradingSession,
     TradingStatus,
     TrdSubType,
-    record,
 )
 from pregao.exchange.engine.model.instruments import Instrument
+from pregao.records import record
 from pregao.umdf.phases import TradingEvent
 
 

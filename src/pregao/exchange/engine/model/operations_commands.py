@@ -22,9 +22,9 @@ from pregao.exchange.engine.model.enums import (
     TradingSession,
     TradingStatus,
     TrdSubType,
-    record,
 )
 from pregao.exchange.engine.model.instruments import Instrument
+from pregao.records import record
 
 MARKET_OPERATIONS = 0
 """Session ID of the exchange itself."""

@@ -20,9 +20,9 @@ from pregao.exchange.engine.model.enums import (
     QuoteStatusResponseTo,
     SecurityResponseType,
     TimeInForce,
-    record,
 )
 from pregao.exchange.engine.model.events import MarketEvent
+from pregao.records import record
 
 
 @record

@@ -15,7 +15,7 @@ from pregao.exchange.engine.matching.market_protection import reset_protections
 from pregao.exchange.engine.matching.self_trade_prevention import check_investor
 from pregao.exchange.engine.model import reject_codes
 from pregao.exchange.engine.model.commands import ModifyOrder
-from pregao.exchange.engine.model.enums import CxlRejResponseTo, OrdType, TimeInForce, record
+from pregao.exchange.engine.model.enums import CxlRejResponseTo, OrdType, TimeInForce
 from pregao.exchange.engine.model.events import ChangeOrderMbo, MarketItem
 from pregao.exchange.engine.model.reject_codes import Reject
 from pregao.exchange.engine.orders.hidden_orders import enter_pegged
@@ -38,6 +38,7 @@ from pregao.exchange.engine.orders.validation import (
 )
 from pregao.exchange.engine.phases.auction import check_bound, publish_theoretical
 from pregao.exchange.engine.phases.trading_phases import OPEN
+from pregao.records import record
 
 _AUCTION_ONLY = (MOA, MOC)
 

@@ -26,7 +26,6 @@ from pregao.exchange.engine.model.enums import (
     QuoteStatus,
     QuoteStatusResponseTo,
     TrdSubType,
-    record,
 )
 from pregao.exchange.engine.model.operations_commands import EnterTrade
 from pregao.exchange.engine.model.reject_codes import Reject
@@ -34,6 +33,7 @@ from pregao.exchange.engine.model.reports import ForwardOffered, ForwardReported
 from pregao.exchange.engine.operations.trade_corrections import enter_trade
 from pregao.exchange.engine.orders.validation import check_price
 from pregao.exchange.engine.phases.trading_phases import OPEN
+from pregao.records import record
 
 _FLEXIBLE = "S"
 """Suffix of the symbols of flexible forwards."""

@@ -252,8 +252,8 @@ def _check_checkpoint(found: Examination, checkpoint: JournalCheckpoint | None) 
     if checkpoint.missing:
         found._checkpoint_goes = True
         found.findings.append(
-            f"{found.folder / checkpoint.position.file}: ends {checkpoint.missing:,} bytes before the "
-            "position of its checkpoint; the records between are missing."
+            f"{found.folder / checkpoint.position.file}: ends {checkpoint.missing:,} bytes before "
+            "the position of its checkpoint; the records between are missing."
         )
     position = checkpoint.position
     for each in found._files:

@@ -1,1 +1,0 @@
-"""EntryPoint as a protocol of the ingest: `ENTRYPOINT` and its tables."""

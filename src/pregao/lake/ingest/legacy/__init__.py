@@ -1,1 +1,0 @@
-"""The legacy feed (UMDF FIX/FAST) as a protocol of the ingest."""

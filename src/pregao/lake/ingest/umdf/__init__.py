@@ -1,1 +1,0 @@
-"""Binary UMDF as a protocol of the ingest: `UMDF` and the tables of its messages."""
