@@ -14,7 +14,7 @@ ORDERS = [BookOrder(n, BID, 1000 - n, 10 * n) for n in range(1, 6)]
 
 
 def kinds(rebuilt, snapshot=ORDERS):
-    return [(found.kind, found.place) for found in compare_side(BID, rebuilt, snapshot)]
+    return [(found.kind, found.position) for found in compare_side(BID, rebuilt, snapshot)]
 
 
 def test_equal_sides_have_no_differences():

@@ -1,7 +1,7 @@
 """``pregao ui --demo``: its own exchange, which is followed, operated and traded on."""
 
 from pregao.book.updates import Side
-from pregao.cli.ui import INSTRUMENTS, DemoExchange
+from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
 from pregao.entrypoint import ClientSettings
 from pregao.live import FeedHandler
 from pregao.web.exchange_panel import ExchangePanel

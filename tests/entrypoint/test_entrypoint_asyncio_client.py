@@ -289,9 +289,9 @@ def test_003_4_6_3_2_republished_messages_count_once_also_after_a_restart(versio
                     told = again | {"execID": exec_id, "cumQty": 90 - lots, "leavesQty": lots}
                     session.send("ExecutionReport_Trade", told, time.time_ns(), resend=True)
                 names = []
-                while "Received" not in names:
+                while "MessageReceived" not in names:
                     names.append(type(await anext(events)).__name__)
-                assert names[-2:] == ["Ignored", "Received"]
+                assert names[-2:] == ["DuplicateIgnored", "MessageReceived"]
                 assert client.orders.get(1).cumulative == 60
             store.close()
 
@@ -327,7 +327,7 @@ def test_a_slow_consumer_makes_the_client_read_no_more_and_loses_nothing():
     async def work():
         async with TcpDesk() as desk:
             client = Client(SETTINGS, [desk.address])
-            events = client.events(most=10)
+            events = client.events(max_events=10)
             client.start()
             await client.ready()
             for number in range(1, 301):

@@ -36,7 +36,7 @@ def test_003_5_1_negotiate_establish_trade_and_leave():
     assert [name for name, _ in exchange.hear()] == ["Terminate"]
     events += exchange.say(exchange.peer.terminate())
     assert exchange.client.closing
-    expected = ["SessionNegotiated", "SessionEstablished", "Received", "ConnectionEnded"]
+    expected = ["SessionNegotiated", "SessionEstablished", "MessageReceived", "ConnectionEnded"]
     assert kinds(events) == expected
     assert events[-1].graceful
     assert exchange.client.lost() == []
@@ -207,7 +207,7 @@ def test_a_throttled_request_is_repeated_with_the_next_sequence():
 def test_earlier_messages_are_not_passed_on_again():
     exchange = Exchange().established()
     events = exchange.say(exchange.report(1), exchange.report(1), exchange.report(2))
-    assert kinds(events) == ["Received", "Ignored", "Received"]
+    assert kinds(events) == ["MessageReceived", "DuplicateIgnored", "MessageReceived"]
 
 
 @pytest.mark.parametrize("version", [2, 4, 5, 6])
@@ -219,7 +219,12 @@ def test_003_4_6_3_2_a_message_published_again_under_another_number_is_known(ver
         exchange.report(3, exec_id=72, resend=True),
         exchange.report(4, exec_id=72),
     )
-    assert kinds(events) == ["Received", "Ignored", "Received", "Received"]
+    assert kinds(events) == [
+        "MessageReceived",
+        "DuplicateIgnored",
+        "MessageReceived",
+        "MessageReceived",
+    ]
     assert exchange.client.state.next_incoming == 5
 
 

@@ -41,7 +41,7 @@ def test_003_5_1_normal_connectivity():
     line.say(line.peer.terminate())
     assert line.names() == ["BusinessMessageReject", "Terminate"]
     assert line.gateway.closing
-    expected = ["SessionNegotiated", "SessionEstablished", "Received", "ConnectionEnded"]
+    expected = ["SessionNegotiated", "SessionEstablished", "MessageReceived", "ConnectionEnded"]
     assert line.kinds() == expected
 
 
@@ -153,7 +153,7 @@ def test_a_next_number_above_the_expected_is_a_gap_and_accepted():
     assert (name, values) == ("NotApplied", {"fromSeqNo": 1, "count": 3})
     assert line.kinds() == ["SessionEstablished", "NotAppliedGap"]
     line.say(line.peer.order(4))
-    assert line.kinds() == ["Received"]
+    assert line.kinds() == ["MessageReceived"]
     assert desk.session.state.next_incoming == 5
 
 

@@ -35,7 +35,7 @@ def test_003_4_4_several_messages_in_one_segment_are_all_answered():
     line = Desk().connect()
     line.say(line.peer.negotiate() + line.peer.establish() + line.peer.order())
     assert line.names() == ["NegotiateResponse", "EstablishAck"]
-    assert line.kinds() == ["SessionNegotiated", "SessionEstablished", "Received"]
+    assert line.kinds() == ["SessionNegotiated", "SessionEstablished", "MessageReceived"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_unknown_value_of_a_field_is_rejected_and_the_session_continues():
     assert values["businessRejectRefID"] == 1001
     assert values["text"] == "side has no value 57"
     line.say(line.peer.order())
-    assert line.kinds()[-2:] == ["MessageRejected", "Received"]
+    assert line.kinds()[-2:] == ["MessageRejected", "MessageReceived"]
     assert not line.gateway.closing
 
 
@@ -175,7 +175,7 @@ def test_003_4_4_longer_frames_are_a_setting(limit, length):
     line = Desk(rules=GatewaySettings(max_message=limit)).established()
     line.say(long_order(length)[:1000])
     line.say(long_order(length)[1000:])
-    assert line.kinds()[-1] == "Received"
+    assert line.kinds()[-1] == "MessageReceived"
     assert not line.gateway.closing
 
 
@@ -187,7 +187,7 @@ def test_003_4_4_frames_beyond_the_setting_end_the_connection(limit, length):
 
 
 def test_003_4_4_a_client_reads_frames_as_long_as_its_setting():
-    for limit, kind in ((16_384, "Received"), (2048, "ConnectionEnded")):
+    for limit, kind in ((16_384, "MessageReceived"), (2048, "ConnectionEnded")):
         exchange = Exchange(max_message=limit).established()
         report = exchange.report(1)
         padded = struct.pack("<H", 16_384) + report[2:] + b"\x00" * (16_384 - len(report))

@@ -146,7 +146,7 @@ def test_after_out_of_range_no_report_is_discarded():
     assert given_up(peer.tell(peer.retransmit_reject("OUT_OF_RANGE"))) == [("OUT_OF_RANGE", 1, 99)]
     # The gateway had not sent anything: its reports begin with 1.
     assert numbers(peer.tell(peer.report(1), peer.report(2))) == [1, 2]
-    assert kinds(peer.tell(peer.report(2))) == ["Ignored"]
+    assert kinds(peer.tell(peer.report(2))) == ["DuplicateIgnored"]
     assert numbers(peer.tell(peer.report(100))) == [100]
 
 

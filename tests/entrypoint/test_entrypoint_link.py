@@ -107,14 +107,14 @@ class Link:
 
     def served(self, events):
         for event in events:
-            if type(event).__name__ == "Received":
+            if type(event).__name__ == "MessageReceived":
                 self.executed.append(event.number)
                 values = {**REPORT, "refSeqNum": event.number}
                 self.gateways[SESSION].send("BusinessMessageReject", values, self.now)
 
     def heard(self, events):
         for event in events:
-            if type(event).__name__ == "Received":
+            if type(event).__name__ == "MessageReceived":
                 self.reported.append(event.message["refSeqNum"])
             elif type(event).__name__ == "NotAppliedGap":
                 self.not_applied += range(event.first, event.first + event.count)

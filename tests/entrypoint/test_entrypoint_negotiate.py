@@ -191,7 +191,7 @@ def test_one_connection_per_session():
     third.say(third.peer.negotiate(2))
     refused(third, "DUPLICATE_SESSION_CONNECTION")
     first.say(first.peer.order())
-    assert first.kinds()[-1] == "Received"
+    assert first.kinds()[-1] == "MessageReceived"
 
 
 def test_a_stranger_without_credentials_does_not_learn_that_a_session_is_in_use():

@@ -23,7 +23,7 @@ def test_003_4_5_5_a_gap_is_reported_and_the_message_after_it_accepted():
     line = Desk().established()
     line.say(line.peer.order(1) + line.peer.order(5))
     assert line.hear() == [("NotApplied", {"fromSeqNo": 2, "count": 3})]
-    assert line.kinds()[2:] == ["Received", "NotAppliedGap", "Received"]
+    assert line.kinds()[2:] == ["MessageReceived", "NotAppliedGap", "MessageReceived"]
     line.say(line.peer.order(6))
     assert line.hear() == []
 
@@ -31,9 +31,14 @@ def test_003_4_5_5_a_gap_is_reported_and_the_message_after_it_accepted():
 def test_numbers_below_the_expected_are_never_executed():
     line = Desk().established()
     line.say(line.peer.order(1) + line.peer.order(2) + line.peer.order(1) + line.peer.order(2))
-    assert line.kinds()[2:] == ["Received", "Received", "Ignored", "Ignored"]
+    assert line.kinds()[2:] == [
+        "MessageReceived",
+        "MessageReceived",
+        "DuplicateIgnored",
+        "DuplicateIgnored",
+    ]
     line.say(line.peer.order(5) + line.peer.order(3))
-    assert line.kinds() == ["NotAppliedGap", "Received", "Ignored"]
+    assert line.kinds() == ["NotAppliedGap", "MessageReceived", "DuplicateIgnored"]
     assert not line.gateway.closing
 
 
@@ -60,7 +65,7 @@ def test_003_4_5_4_2_sequence_moves_the_expected_number_up():
     assert line.hear() == [("NotApplied", {"fromSeqNo": 2, "count": 7})]
     assert desk.session.state.next_incoming == 9
     line.say(line.peer.order(9))
-    assert line.kinds()[-1] == "Received"
+    assert line.kinds()[-1] == "MessageReceived"
 
 
 def test_the_expected_number_does_not_go_down():
@@ -74,7 +79,7 @@ def test_a_message_of_another_session_ends_the_connection():
     header = {"sessionID": 5, "msgSeqNum": 1, "sendingTime": START, "marketSegmentID": 80}
     line.say(line.peer.order(businessHeader=header))
     assert line.ends_with("INVALID_SESSIONID")
-    assert "Received" not in line.kinds()
+    assert "MessageReceived" not in line.kinds()
 
 
 def test_003_4_5_4_1_an_idle_gateway_sends_sequence():

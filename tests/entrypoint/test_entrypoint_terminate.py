@@ -22,7 +22,7 @@ def test_003_4_5_7_a_client_that_goes_is_answered_and_may_come_back():
 def test_messages_after_a_terminate_are_not_executed():
     line = Desk().established()
     line.say(line.peer.terminate() + line.peer.order())
-    assert "Received" not in line.kinds()
+    assert "MessageReceived" not in line.kinds()
 
 
 @pytest.mark.parametrize("negotiated", [False, True])

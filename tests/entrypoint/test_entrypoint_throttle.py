@@ -44,14 +44,14 @@ def test_003_4_9_excess_requests_are_rejected_and_not_executed():
     assert [values["refSeqNum"] for _, values in rejects] == [11, 12]
     assert {values["businessRejectReason"] for _, values in rejects} == {8}
     assert {values["text"] for _, values in rejects} == {"Throttle limit exceeded"}
-    assert line.kinds()[2:] == ["Received"] * 10 + ["MessageRejected"] * 2
+    assert line.kinds()[2:] == ["MessageReceived"] * 10 + ["MessageRejected"] * 2
     desk.now += 5 * MS
     line.say(line.peer.order())
-    assert line.kinds() == ["Received"]
+    assert line.kinds() == ["MessageReceived"]
     assert desk.session.state.next_incoming == 14
 
 
 def test_a_session_without_a_limit_is_not_throttled():
     line = Desk().established()
     line.say(b"".join(line.peer.order() for _ in range(500)))
-    assert line.kinds()[2:] == ["Received"] * 500
+    assert line.kinds()[2:] == ["MessageReceived"] * 500

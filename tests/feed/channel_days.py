@@ -276,7 +276,7 @@ class Checked:
     def compare(self):
         """Every book, with the truth at its packet key."""
         channel = self.channel
-        at = self._index.get(channel.place)
+        at = self._index.get(channel.last_packet)
         if at is None:
             return
         for security_id in self.day.books:
@@ -287,7 +287,7 @@ class Checked:
             if security_id not in self._seen:
                 self._seen[security_id] = content(book.content)
             truth = self.day.book(security_id, at)
-            assert self._seen[security_id] == truth, (security_id, channel.place, book.state)
+            assert self._seen[security_id] == truth, (security_id, channel.last_packet, book.state)
             self.compared += 1
 
     def act(self):
@@ -413,6 +413,6 @@ def mix(seed):
         max_held_packets=draw.choice((8, 65_536)),
         max_queued_messages=draw.choice((3, 20, 10_000)),
         max_queued_total=draw.choice((10, 1_000_000)),
-        most_events=30 if faults.slow else 1_000_000,
+        max_events=30 if faults.slow else 1_000_000,
     )
     return faults, settings

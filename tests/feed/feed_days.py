@@ -253,7 +253,7 @@ class Ticks:
 
     def begin_window(self, sequence, rows, counts, statistics, loaded, base_row, last):
         item = rows.item
-        self.place = sequence.place[item]
+        self.place = sequence.message_serial[item]
         self.security = sequence.securities[sequence.rank[item]]
         ends = np.flatnonzero(np.append(self.security[1:] != self.security[:-1], True))
         self.checkpoint_rows = ends[: len(item)] if len(item) else ends[:0]

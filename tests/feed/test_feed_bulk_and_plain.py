@@ -67,7 +67,7 @@ class Log(FollowerListener):
         self.heals += 1
         behind = healed.by in (GapItem.SNAPSHOT, GapItem.ABSENT)
         began = self.open.pop(healed.gap.security_id)
-        ended = self.place((*healed.place, 0), behind=behind)
+        ended = self.place((*healed.as_of, 0), behind=behind)
         if ended > began:
             self.spans.append((healed.gap.security_id, began, ended))
 
@@ -145,9 +145,9 @@ def compare(folder, version, *, from_the_start=True):
         assert sorted(ticks_of(log, kind)) == sorted(ticks.found)
     # Stale spans
     spans = [
-        (span.security_id, span.place, span.healed_at)
+        (span.security_id, span.message_serial, span.healed_at)
         for span in twin.spans.spans
-        if span.healed_at is None or span.healed_at > span.place
+        if span.healed_at is None or span.healed_at > span.message_serial
     ]
     closed = sorted(span for span in spans if span[2] is not None)
     known = {span[:2] for span in closed}

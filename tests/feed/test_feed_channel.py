@@ -147,7 +147,7 @@ def test_6_5_3_the_first_of_two_feeds_counts():
 def test_6_5_3_packets_lost_on_one_feed_come_from_the_other():
     driven = synchronized()
     driven.send(packet(11, order(5, 1)), packet(13, order(7, 3)), feeds="A")
-    assert driven.channel.place == PacketKey(1, 11)
+    assert driven.channel.last_packet == PacketKey(1, 11)
     driven.send(packet(12, order(6, 2)), feeds="B")
     assert driven.orders() == [1, 2, 3, 9]
     assert driven.events(channel_events.GapFound, channel_events.BookUnconfirmed) == []
@@ -186,8 +186,8 @@ def test_7_4_1_a_lost_packet_that_did_not_touch_the_instrument_is_confirmed_by_i
     driven.send(packet(72, order(65, 100)))
     driven.wait()
     kinds = [type(each).__name__ for each in driven.events() if hasattr(each, "security_id")]
-    assert kinds.count("Unconfirmed") == 2
-    assert kinds[-2:] == ["Confirmed", "BookChanged"]
+    assert kinds.count("BookUnconfirmed") == 2
+    assert kinds[-2:] == ["BookConfirmed", "BookChanged"]
     assert (driven.state(), driven.state(2222)) == ("VALID", "UNCONFIRMED")
     assert (SNAPSHOT, "A") in driven.joined
     assert driven.channel.state is ChannelState.HEALING
@@ -332,7 +332,7 @@ def test_a_new_version_with_only_heartbeats_is_noticed():
     driven.send(heartbeat(5, version=2), feeds="AB")
     assert driven.state() == "VALID"  # packets of the old version may still be on their way
     driven.wait()
-    assert driven.channel.place == PacketKey(2, 4)
+    assert driven.channel.last_packet == PacketKey(2, 4)
     assert driven.state() == "UNCONFIRMED"
     gaps = driven.events(channel_events.GapFound)
     assert [(each.sequence_version, each.first, each.last) for each in gaps] == [
@@ -409,7 +409,7 @@ def test_7_5_a_heartbeat_reveals_a_loss_at_the_tail():
     driven.wait()
     (gap,) = driven.events(channel_events.GapFound)
     assert (gap.first, gap.last) == (11, 12)
-    assert driven.channel.place == PacketKey(1, 12)
+    assert driven.channel.last_packet == PacketKey(1, 12)
     assert driven.state() == "UNCONFIRMED"
 
 
@@ -460,7 +460,7 @@ def test_numbers_that_go_back_for_long_are_followed_as_a_restart():
         driven.wait(SECOND // 2)
         driven.send(packet(number, order(number, number)))
     assert driven.channel.counters.resyncs == 1
-    assert driven.channel.place == PacketKey(1, 8)
+    assert driven.channel.last_packet == PacketKey(1, 8)
     assert driven.state() in ("UNCONFIRMED", "STALE")
     driven.definitions(5, [definition()])
     driven.snapshots(5, [snapshot(8, 8, bids=1), snapshot_orders(8)])
@@ -490,7 +490,7 @@ def test_bytes_that_are_no_packets_are_counted_and_the_feed_continues(stream):
         driven.events()
     draw = random.Random(1)
     before = driven.channel.counters.bad_packets
-    place = driven.channel.place
+    place = driven.channel.last_packet
     for _ in range(2000):
         junk = bytearray(draw.randbytes(draw.randint(0, 200)))
         if junk and draw.random() < 0.5:
@@ -498,7 +498,7 @@ def test_bytes_that_are_no_packets_are_counted_and_the_feed_continues(stream):
         driven.receive(bytes(junk), draw.choice("AB"), stream)
     counters = driven.channel.counters
     assert counters.bad_packets + counters.unexpected_packets - before == 2000
-    assert driven.channel.place == place
+    assert driven.channel.last_packet == place
     if stream is INCREMENTAL:
         driven.send(packet(11, order(5, 1)))
         assert driven.orders() == [1, 9]

@@ -99,7 +99,7 @@ def test_without_faults_one_complete_loop_confirms_everything(join):
     checked.follow(found, joined_ns)
     kinds = [type(each).__name__ for each in seen]
     behind = kinds[kinds.index("Synchronized") :]
-    assert not {"Gap", "Unconfirmed", "Stale", "ChannelDown"} & set(behind)
+    assert not {"GapFound", "BookUnconfirmed", "BookStale", "ChannelDown"} & set(behind)
     counters = checked.channel.counters
     loops = 1 if join else 0  # from the first packet on, the ChannelReset and the list are enough
     assert (counters.gaps, counters.snapshot_loops, counters.definition_loops) == (0, loops, loops)

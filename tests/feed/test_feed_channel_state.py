@@ -129,7 +129,7 @@ def test_10_a_book_is_emitted_once_at_the_end_of_its_event():
     changed = driven.events(channel_events.BookChanged)
     assert [each.security_id for each in changed] == [1111, 2222]
     assert len({each.event for each in changed}) == 1
-    assert {each.place for each in changed} == {PacketKey(1, 2)}
+    assert {each.packet_key for each in changed} == {PacketKey(1, 2)}
     assert {each.sending_ns for each in changed} == {10**18 + 2}
 
 
@@ -138,11 +138,11 @@ def test_10_an_event_whose_end_is_lost_is_emitted_before_the_gap():
     driven.send(packet(1, order(1, 1, flags=0)), packet(3, order(3, 3)))
     driven.wait()
     kinds = [type(each).__name__ for each in driven.events()]
-    assert kinds[:2] == ["BookChanged", "Gap"]
+    assert kinds[:2] == ["BookChanged", "GapFound"]
 
 
 def test_events_that_are_not_consumed_are_dropped_and_counted():
-    driven = channel(most_events=10)
+    driven = channel(max_events=10)
     for number in range(1, 36):
         driven.send(packet(number, order(number, number)))
     found = driven.events()

@@ -65,7 +65,7 @@ def said_of(book):
     orders = [[each._replace(insert_time_ns=None) for each in book.orders(side)] for side in Side]
     content = book.content
     own = (content.last_key, content.last_rpt_seq, content.origin, content.fault, content.skipped)
-    return book.state, book.reason, book.place, orders, own
+    return book.state, book.reason, book.packet_key, orders, own
 
 
 class Both:
@@ -118,20 +118,20 @@ class Both:
         while at < len(self._waiting):
             at = self.pumped.receive_many(batch, at, singly=singly)
             if self._draw.random() < 0.1:  # reading in between changes nothing
-                assert self.pumped.place is not None or self.pumped.counters is not None
+                assert self.pumped.last_packet is not None or self.pumped.counters is not None
         self._waiting = []
         self.compare()
         if self._draw.random() < self.deaf:  # for a while events are disabled
             self.wanted = not self.wanted
-            self.plain.want_events(wanted=self.wanted)
-            self.pumped.want_events(wanted=self.wanted)
+            self.plain.enable_events(enabled=self.wanted)
+            self.pumped.enable_events(enabled=self.wanted)
         elif self._draw.random() < 0.1:
             self.pumped.catch_up(5)
 
     def compare(self):
         plain, pumped = self.plain, self.pumped
         found = plain.take_events()
-        if self._draw.random() < 0.8 or plain.settings.most_events < 1000:
+        if self._draw.random() < 0.8 or plain.settings.max_events < 1000:
             assert pumped.take_events() == found
         else:
             batch, expected = pumped.take_batch(), EventBatch.of(found)
@@ -140,7 +140,7 @@ class Both:
         assert pumped.take_actions() == self._actions
         self._actions = []
         self.events.update(type(each).__name__ for each in found)
-        assert (pumped.place, pumped.state) == (plain.place, plain.state)
+        assert (pumped.last_packet, pumped.state) == (plain.last_packet, plain.state)
         assert pumped.deadline() == plain.deadline()
         assert asdict(pumped.counters) == asdict(plain.counters)
         assert list(pumped.security_ids) == list(plain.security_ids)
@@ -191,7 +191,14 @@ def test_over_bad_days_the_fast_path_emits_what_the_plain_machine_emits(part):
         total["pumped"] += both.pumped.pumped
         total["packets"] += both.plain.counters.packets
     if ONE is None:
-        for kind in ("BookChanged", "TradeDone", "StatisticChanged", "Gap", "Stale", "Healed"):
+        for kind in (
+            "BookChanged",
+            "TradeDone",
+            "StatisticChanged",
+            "GapFound",
+            "BookStale",
+            "BookHealed",
+        ):
             assert total[kind] > len(seeds), kind
         assert total["pumped"] > total["packets"] / 10
 

@@ -150,12 +150,12 @@ def test_a_book_by_prices_has_levels_and_no_orders():
 
 
 def test_a_slow_reader_is_notified_of_losses():
-    followed = channel(most_events=3)
+    followed = channel(max_events=3)
     for number in range(1, 11):
         followed.receive(Stream.INCREMENTAL, "A", bid(number), START + number)
     events = followed.take_events()
     assert isinstance(events[0], EventsMissed)
-    followed.want_events(wanted=False)
+    followed.enable_events(enabled=False)
     followed.receive(Stream.INCREMENTAL, "A", bid(11), START + 11)
     assert followed.take_events() == []
 

@@ -47,7 +47,7 @@ def test_instruments_beyond_the_limit_are_counted_and_dropped(kind, listened):
     if kind is FastChannel:
         channel.set_lines(LINES)
     channel.start(10**18)
-    channel.want_events(wanted=listened)
+    channel.enable_events(enabled=listened)
     now, number = 10**18, 0
 
     def send(stream, payload):

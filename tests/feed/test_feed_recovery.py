@@ -241,10 +241,10 @@ def test_a_book_that_did_not_fit_is_healed_the_same_way():
     followed = known(5, 10)
     bad = message(11, 6)
     followed.message(bad)
-    (stale,) = followed.misfit(bad, "order 5 is not in the book")
+    (stale,) = followed.on_inconsistent_update(bad, "order 5 is not in the book")
     gap = InstrumentGap(1111, MessageKey(1, 11, 0), None, None, "order 5 is not in the book")
     assert stale.gap == gap
-    assert followed.misfit(bad, "again") == []
+    assert followed.on_inconsistent_update(bad, "again") == []
     assert followed.message(message(12, 7)) == []
     assert applied(followed.snapshot(*snapshot(11, 6))) == [7]
 

@@ -16,7 +16,7 @@ class Guards:
     def __init__(self, names):
         self._names = names
 
-    def taken_beginning_with(self, prefix):
+    def claimed_with_prefix(self, prefix):
         return {name: unit for name, unit in self._names.items() if name.startswith(prefix)}
 
 

@@ -124,7 +124,9 @@ def test_002_5_2_megabolsas_feeds_are_never_mixed():
     later = 31 * SECOND
     assert line.is_dead(later)
     events = line.receive("B", news(905), later)
-    assert [(event.place.sequence_version, event.message.number) for event in events] == [(2, 905)]
+    assert [(event.packet_key.sequence_version, event.message.number) for event in events] == [
+        (2, 905)
+    ]
     assert line.followed == "B"
 
 
@@ -158,7 +160,7 @@ def test_002_5_3_7_a_reset_of_the_incremental_stream_restarts_it_once():
     assert line.receive("B", reset(), 3) == []
     assert line.receive("B", news(1), 4) == []
     (told,) = line.receive("B", news(2), 5)
-    assert told.place == (2, 2)
+    assert told.packet_key == (2, 2)
     assert line.counters.lost == 0
 
 
@@ -166,7 +168,7 @@ def test_a_reset_at_the_start_restarts_nothing():
     line = IncrementalLine()
     assert line.receive("A", reset(), 0) == []
     (told,) = line.receive("A", news(1), 0)
-    assert told.place == (1, 1)
+    assert told.packet_key == (1, 1)
 
 
 def test_a_new_number_other_than_one_is_kept_to():
@@ -174,7 +176,7 @@ def test_a_new_number_other_than_one_is_kept_to():
     line.receive("A", news(8), 0)
     assert line.receive("A", reset(new=5), 0) == [LineRestarted((2, 5))]
     (told,) = line.receive("A", news(5), 0)
-    assert told.place == (2, 5)
+    assert told.packet_key == (2, 5)
 
 
 def test_a_reset_that_got_lost_is_noticed():
@@ -281,7 +283,7 @@ def test_a_loop_whose_reset_got_lost_ends_all_the_same():
         for event in line.receive("A", news(number), 0):
             versions.append((type(event).__name__, event.version))
     assert versions == [
-        ("InLoop", 1), ("InLoop", 1), ("InLoop", 1), ("LoopEnded", 1), ("InLoop", 2), ("InLoop", 2),
+        ("LoopMessage", 1), ("LoopMessage", 1), ("LoopMessage", 1), ("LoopEnded", 1), ("LoopMessage", 2), ("LoopMessage", 2),
     ]  # fmt: skip
 
 

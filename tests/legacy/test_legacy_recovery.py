@@ -80,7 +80,7 @@ def test_002_6_2_large_requests_are_split_into_several_of_2000():
 
 def test_002_15_4_recovery_reaches_10000_messages_back_and_historical_replay_to_the_first():
     for most, expected in ((10_000, ApplRespError.NOT_AVAILABLE), (None, None)):
-        recovery = Recovery(store_of(range(1, 10_502), most=most))
+        recovery = Recovery(store_of(range(1, 10_502), max_messages=most))
         recovery.client.ask(MessageRange("10", 1, 3), 0)
         assert recovery.run()[-1] == RequestFinished(MessageRange("10", 1, 3), expected)
 

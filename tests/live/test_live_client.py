@@ -58,8 +58,8 @@ def test_events_of_a_symbol_come_with_its_book(day, tmp_path):
     assert {type(item.event) for item in events} <= {BookChanged, TradeDone}
     changed = [item for item in events if isinstance(item.event, BookChanged)]
     assert all(len(item.book.bids) <= 2 for item in changed)
-    assert all(item.book.place == item.event.place for item in changed[1:])
-    numbers = [item.event.place.sequence_number for item in changed]
+    assert all(item.book.packet_key == item.event.packet_key for item in changed[1:])
+    numbers = [item.event.packet_key.sequence_number for item in changed]
     assert numbers == sorted(numbers)
     assert feed_threads() == []
 

@@ -77,7 +77,7 @@ def test_lines_have_exact_prices_and_positions():
     assert fresh["book"]["bids"] == [[None, 100, 1], ["36.1900", 3900, 5]]
     book = fresh["book"]
     assert (book["state"], book["sequence_version"], book["sequence_number"]) == ("valid", 1, 7)
-    assert data_of(ItemsMissed(7)) == {"event": "Missed", "count": 7}
+    assert data_of(ItemsMissed(7)) == {"event": "ItemsMissed", "count": 7}
     gap = data_of(LiveEvent(51, None, GapFound(PacketKey(1, 7), 5, 6, 2, 1, 3), None))
     assert (gap["sequence_version"], gap["first"], gap["last"]) == (2, 1, 3)
     assert "sequence_number" not in gap  # it would be that of a packet of another version

@@ -93,7 +93,7 @@ def bring(handler, found):
     [
         (False, Follower, "deliver", 70, True),
         (None, Follower, "deliver", 5, True),
-        (None, PumpEventDecoder, "hear", 9, False),
+        (None, PumpEventDecoder, "on_rows", 9, False),
     ],
 )
 def test_a_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
@@ -127,7 +127,7 @@ class Heard:
     def __init__(self):
         self.kinds = Counter()
 
-    def told(self, _channel, events):
+    def on_events(self, _channel, events):
         self.kinds.update(map(type, events))
 
 

@@ -159,7 +159,7 @@ class Heard:
     def __init__(self):
         self.gaps = []
 
-    def told(self, _channel, events):
+    def on_events(self, _channel, events):
         self.gaps += [event for event in events if isinstance(event, GapFound)]
 
 

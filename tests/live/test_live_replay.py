@@ -169,7 +169,7 @@ def test_no_remote_target_is_accepted_unless_allowed(tmp_path, monkeypatch, preg
     monkeypatch.setattr(sender, "send_socket", refused)
     for host in ("192.0.2.7", "10.0.0.1", "0.0.0.0", "255.255.255.255", "8.8.8.8"):
         target = Address(host, 31000)
-        assert not target.stays_here
+        assert not target.is_loopback
         with pytest.raises(UsageError, match=f"{host}:31000 is neither .* --allow-remote"):
             Replayer([path], {GROUPS[0]: target}, interface=LO)
         for to in (f"{host}:31000", f"{GROUPS[0]}={host}:31000"):
@@ -179,7 +179,7 @@ def test_no_remote_target_is_accepted_unless_allowed(tmp_path, monkeypatch, preg
         allowed = Replayer([path], {GROUPS[0]: target}, interface=LO, allow_remote=True)
         assert allowed._numbers([GROUPS[0]], {}).tolist() == [0]
     for host in ("127.0.0.1", "127.8.9.1", "224.0.0.1", "239.1.1.1"):
-        assert Address(host, 31000).stays_here
+        assert Address(host, 31000).is_loopback
 
 
 def test_captured_packets_to_other_machines_are_not_sent(tmp_path, sent):

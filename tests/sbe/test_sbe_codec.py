@@ -322,7 +322,7 @@ def test_packers_take_attributes_of_an_object_and_fixed_numbers():
     order = SimpleNamespace(number=5, lots=3, price=None)
     pack = codec.packer(
         "rptSeq",
-        taken={
+        sources={
             "securityID": FieldSource("number"),
             "mDEntrySize": FieldSource("lots", lambda lots: 100 * lots),
             "mDEntryPx": FieldSource("price"),
@@ -336,7 +336,7 @@ def test_packers_take_attributes_of_an_object_and_fixed_numbers():
     with pytest.raises(EncodeError, match="price: no such field"):
         codec.packer(fixed={"price": 1})
     with pytest.raises(EncodeError, match="not the name of an attribute"):
-        codec.packer(taken={"rptSeq": FieldSource("a.b")})
+        codec.packer(sources={"rptSeq": FieldSource("a.b")})
 
 
 def test_packers_of_a_group_write_what_the_codec_writes():

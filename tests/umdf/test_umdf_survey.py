@@ -86,7 +86,7 @@ def test_messages_are_counted_by_line_kind_and_version(seed):
         blocks.append(block_of(payloads, flow=flow))
     survey = surveyed(blocks)
     order = [survey.lines.number(Destination(f.dst, f.dst_port)) for f in flows(4)]
-    found = {(s.line, s.template_id, s.version): s.messages for s in survey.lines.seen()}
+    found = {(s.line, s.template_id, s.version): s.messages for s in survey.lines.messages()}
     assert found == {(order[line], t, v): n for (line, t, v), n in expected.items()}
     assert survey.messages == expected.total()
     assert sum(t.messages for t in survey.templates()) == expected.total()
@@ -112,7 +112,7 @@ def test_noise_in_the_headers_is_counted_without_growing():
     walked = walk(block.buffer, block.offset, block.length)
     rows = lines.add(np.zeros(len(block), np.int32), walked)
     assert lines.uncounted == np.count_nonzero(rows < 0) > 20_000
-    assert sum(seen.messages for seen in lines.seen()) + lines.uncounted == 40_000
+    assert sum(seen.messages for seen in lines.messages()) + lines.uncounted == 40_000
 
 
 def test_the_account_of_templates_names_versions_and_peaks():
@@ -180,7 +180,7 @@ def test_a_thousand_rejects_keep_ten_locations():
     assert (survey.rejects.total, len(survey.rejects.first)) == (1000, 10)
     noise = surveyed([block_of([b"noise"] * 500)])
     assert (noise.rejects.total, len(noise.rejects.first)) == (500, 10)
-    assert noise.foreign() == {Destination("233.252.14.1", 30001): 500}
+    assert noise.unsupported() == {Destination("233.252.14.1", 30001): 500}
     assert noise.line_accounts() == []
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from pregao.api.arguments import UTC, Path, Time, choice, day_from, listed, moment_ns, paths
-from pregao.api.book import Level, Order, ladder_text, levels, orders, price
+from pregao.api.book_levels import Level, Order, ladder_text, levels, orders, price
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from pregao.api.book import Level
+from pregao.api.book_levels import Level
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
 

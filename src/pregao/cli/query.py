@@ -1,7 +1,4 @@
-"""`pregao query`: SQL on the tables of a lake.
-
-Print the rows of a query, or write them to files.
-"""
+"""`pregao query`: SQL on the tables of a lake."""
 
 from __future__ import annotations
 
@@ -11,11 +8,8 @@ from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 import typer
 
 from pregao.cli import options
@@ -24,8 +18,9 @@ from pregao.cli.console import console, plain, print_line, print_table
 from pregao.errors import UsageError
 from pregao.extras import require
 from pregao.lake.engine_names import EngineName
-from pregao.lake.sql.engines import QueryResult
-from pregao.safe_io.csv_cells import safe_table
+
+if TYPE_CHECKING:
+    from pregao.lake.sql.engines import QueryResult
 
 EPILOG = "\n\n".join(
     (
@@ -217,6 +212,8 @@ def _dictionaries(rows: Any) -> list[dict[str, Any]]:
 
 
 def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
@@ -261,18 +258,26 @@ def json_text(value: Any) -> str:
 
 
 def _write_parquet(rows: Any, stream: BinaryIO) -> None:
+    import pyarrow.parquet as pq
+
     pq.write_table(rows, stream, compression="zstd")
 
 
 def _write_csv(rows: Any, stream: BinaryIO, *, safe: bool = False) -> None:
+    import pyarrow.csv as pa_csv
+
     table = _csv_texts(rows)
     if safe:
+        from pregao.safe_io.csv_cells import safe_table
+
         table = safe_table(table)
     pa_csv.write_csv(table, stream, pa_csv.WriteOptions(quoting_style="needed"))
 
 
 def _csv_texts(rows: Any) -> Any:
     """Convert nested values to JSON and bytes to hexadecimal, which Arrow's CSV writer lacks."""
+    import pyarrow as pa
+
     columns = []
     for column in rows.columns:
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):

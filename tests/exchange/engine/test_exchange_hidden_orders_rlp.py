@@ -238,7 +238,7 @@ def test_providers_take_no_part_in_an_auction():
     floor.order(SELL, 1000, ord_type=RLP, firm=A)
     assert floor.reports(OrderAccepted)
     floor.order(BUY, 10, 10, firm=A, routing_instruction=RETAIL)
-    assert [type(item).__name__ for item in floor.items()] == ["OrderAdded"]
+    assert [type(item).__name__ for item in floor.items()] == ["NewOrderMbo"]
 
 
 @pytest.mark.parametrize("quantity", [1020, 1021])

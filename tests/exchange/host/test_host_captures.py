@@ -23,7 +23,7 @@ class Connection:
     """A connection as the tap sees it."""
 
     def __init__(self, port, now):
-        self.peer, self.here, self.opened_ns = ("127.0.0.1", port), HERE, now
+        self.peer, self.local_address, self.opened_ns = ("127.0.0.1", port), HERE, now
 
 
 def events_of(folder):

@@ -413,9 +413,9 @@ def test_every_field_of_every_class_survives_a_round_trip(seed):
 def test_all_fields_of_the_classes_are_declared():
     for shape in STATE.shapes:
         slots = {name for cls in shape.cls.__mro__ for name in getattr(cls, "__slots__", ())}
-        if shape.cls.__name__ == "Level":
+        if shape.cls.__name__ == "PriceLevel":
             assert slots == {"key", "price", "quantity", "count", "head", "tail"}
-        elif shape.cls.__name__ == "Order":
+        elif shape.cls.__name__ == "EngineOrder":
             assert slots - {"level", "next", "previous"} == set(shape.fields)
         elif slots:
             assert slots == set(shape.fields), shape.cls

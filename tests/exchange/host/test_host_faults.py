@@ -45,12 +45,12 @@ def broken(monkeypatch, floor, place):
             monkeypatch.setitem(handlers, NewOrder, booming(handlers[NewOrder]))
         case "report":
             reporting = floor.host.desk._reporting
-            monkeypatch.setattr(reporting, "tell", booming(reporting.tell))
+            monkeypatch.setattr(reporting, "send_reports", booming(reporting.send_reports))
         case "encode":
             monkeypatch.setattr(floor.host, "publish", booming(floor.host.publish))
         case "session":
             session = floor.host.gateways[PRIMARY][SESSION]
-            monkeypatch.setattr(session, "take", booming(session.take))
+            monkeypatch.setattr(session, "accept", booming(session.accept))
 
 
 def requests(floor):
@@ -90,7 +90,7 @@ def test_a_request_that_fails_is_rejected_and_leaves_no_trace(tmp_path, monkeypa
     assert [name for name, _ in floor.heard(SESSION + 1)][-1] == "ExecutionReport_New"
     again = replayed(floor)
     assert whole_state(again) == whole_state(floor.host)
-    assert not again.faults.set_aside
+    assert not again.faults.skipped_records
 
 
 def test_a_failure_of_the_session_layer_ends_that_connection_alone(tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_a_command_that_fails_in_its_middle_changes_nothing(tmp_path, monkeypatc
     floor.request("new", SESSION, 1, "BUY", 12, 100, 0)
     before = whole_state(floor.host)
     desk = floor.host.desk
-    monkeypatch.setattr(desk, "look_again", booming(desk.look_again))
+    monkeypatch.setattr(desk, "invalidate_cache", booming(desk.invalidate_cache))
     with pytest.raises(UsageError, match="halt: the command failed and was undone: boom"):
         floor.host.control({"command": "halt", "symbol": "PETR4"}, floor.now)
     assert whole_state(floor.host) == before
@@ -240,7 +240,7 @@ def test_voided_requests_restart_a_replay_once(tmp_path, monkeypatch, still_fail
     monkeypatch.setattr(replaying, "MAX_SET_ASIDE", 1)
     again = replayed(floor)
     assert len(passes) == 2
-    assert again.faults.set_aside == {}
+    assert again.faults.skipped_records == {}
     assert whole_state(again) == whole_state(floor.host)
     quantities = [order.quantity for order in again.engine.market.orders.values()]
     assert sorted(quantities) == [100, 200, 300]
@@ -254,7 +254,7 @@ def test_a_record_that_fails_at_the_start_is_set_aside_and_named(tmp_path, monke
     handlers = engine_module._HANDLERS
     monkeypatch.setitem(handlers, NewOrder, booming(handlers[NewOrder]))
     again = replayed(floor)
-    ((place, found),) = again.faults.set_aside.items()
+    ((place, found),) = again.faults.skipped_records.items()
     assert (found.kind, found.reason) == ("REQUEST", "BoomError: boom")
     assert (found.file, found.offset) == place[:2]
     assert sorted(order.quantity for order in again.engine.market.orders.values()) == [200, 300]

@@ -109,10 +109,10 @@ def test_followed_books_are_the_engines_also_after_a_restart(tmp_path):
         public = {number for side in rows(listener.channel.book(PETR4)) for _, _, number, _ in side}
         assert public
         assert public <= named
-        before = listener.channel.place
+        before = listener.channel.last_packet
     with Exchange(settings, journal=tmp_path, capture=listener) as exchange:
         # A separate sequence version.
-        listener.until(lambda: listener.channel.place[0] == before[0] + 1)
+        listener.until(lambda: listener.channel.last_packet[0] == before[0] + 1)
         listener.until(lambda: is_the_engines(listener, exchange))
         client = exchange.connect()
         client.establish(1, 121)

@@ -81,7 +81,7 @@ def test_odd_commands_neither_stop_the_exchange_nor_its_next_start(tmp_path):
         if number % EVERY == 0:
             again = replayed(floor)
             assert whole_state(again) == whole_state(floor.host), request
-            assert not again.faults.set_aside
+            assert not again.faults.skipped_records
             floor.journal.close()
             floor.host._journal = floor.journal = Journal(floor.folder)
     assert refused > 1200
@@ -145,7 +145,7 @@ def test_a_journal_of_an_earlier_version_is_replayed(tmp_path):
     old.host.commit()
     old.journal.append(RecordKind.CONTROL, old.now, 0, b'{"do":"halt","symbol":"PETR4"}')
     again = old.again()
-    assert not again.faults.set_aside
+    assert not again.faults.skipped_records
     assert whole_state(again) == whole_state(new.again()) != before
 
 
@@ -158,7 +158,7 @@ def test_commands_that_an_earlier_version_kept_are_set_aside_and_named(tmp_path)
         floor.journal.append(RecordKind.CONTROL, floor.now, 0, body)
     again = floor.again()
     assert whole_state(again) == expected
-    found = list(again.faults.set_aside.values())
+    found = list(again.faults.skipped_records.values())
     assert [each.kind for each in found] == ["CONTROL"] * 3
     assert {each.file for each in found} == {"journal-000001"}
     assert "session must be an integer" in found[0].reason

@@ -77,7 +77,7 @@ def test_the_bytes_are_those_of_one_process(tmp_path, started, profile, changes)
     told: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
     for own in (True, False):
         run = simulation(tmp_path / str(own), profile, **changes).run
-        run(lambda done, messages, own=own: told[own].append((done, messages)), apart=own)
+        run(lambda done, messages, own=own: told[own].append((done, messages)), worker=own)
     assert files(tmp_path / "True") == files(tmp_path / "False")
     assert told[True] == told[False]
     assert len(started) == 1
@@ -90,7 +90,7 @@ def test_an_error_of_the_market_comes_through_unchanged(tmp_path, monkeypatch, s
 
     monkeypatch.setattr(MarketOperations, "closing", refuse)
     with pytest.raises(UsageError) as caught:
-        simulation(tmp_path / "day").run(apart=True)
+        simulation(tmp_path / "day").run(worker=True)
     assert str(caught.value) == "the market cannot close"
     assert "in refuse" in "".join(caught.value.__notes__)
     assert gone(started[0])
@@ -105,7 +105,7 @@ def test_an_error_that_cannot_be_sent_is_reported_with_its_location(tmp_path, mo
 
     monkeypatch.setattr(MarketOperations, "closing", fail)
     with pytest.raises(RuntimeError, match="something odd"):
-        simulation(tmp_path / "day").run(apart=True)
+        simulation(tmp_path / "day").run(worker=True)
 
 
 def test_a_process_that_is_killed_is_a_one_line_error(tmp_path, monkeypatch):
@@ -114,7 +114,7 @@ def test_a_process_that_is_killed_is_a_one_line_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(MarketOperations, "closing", die)
     with pytest.raises(PregaoError, match="worker process of the simulation was killed"):
-        simulation(tmp_path / "day").run(apart=True)
+        simulation(tmp_path / "day").run(worker=True)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_trading_ends_where_publishing_does(tmp_path, monkeypatch, started, erro
 
     monkeypatch.setattr(DayPublisher, "progress", fail)
     with pytest.raises(raised):
-        simulation(tmp_path / "day").run(apart=True)
+        simulation(tmp_path / "day").run(worker=True)
     assert gone(started[0])
 
 
@@ -144,16 +144,16 @@ def test_only_publishers_are_interrupted(tmp_path, monkeypatch):
 
     run = simulation(tmp_path / "day")
     monkeypatch.setattr(MarketOperations, "closing", interrupted)
-    assert run.run(apart=True).messages > 500
+    assert run.run(worker=True).messages > 500
 
 
 def test_where_no_process_can_be_started_the_day_passes_in_this_one(tmp_path, monkeypatch):
     def refused() -> int:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    simulation(tmp_path / "here").run(apart=False)
+    simulation(tmp_path / "here").run(worker=False)
     monkeypatch.setattr(os, "fork", refused)
-    simulation(tmp_path / "refused").run(apart=True)
+    simulation(tmp_path / "refused").run(worker=True)
     assert files(tmp_path / "refused") == files(tmp_path / "here")
 
 

@@ -132,8 +132,8 @@ def test_most_orders_are_cancelled_or_changed_and_few_trade(filled):
 def test_the_mix_of_messages_is_that_of_real_traffic(filled):
     """Orders 28 %, deletes 18 %, trades 3-4 %, summaries and statistics 2-3 % each."""
     items = filled.items
-    orders = items["OrderAdded"] + items["OrderChanged"]
-    assert items["OrderDeleted"] / orders == pytest.approx(18 / 28, rel=0.25)
+    orders = items["NewOrderMbo"] + items["ChangeOrderMbo"]
+    assert items["DeleteOrderMbo"] / orders == pytest.approx(18 / 28, rel=0.25)
     assert items["Trade"] / orders == pytest.approx(3.5 / 28, rel=0.5)
     assert items["ExecutionSummary"] / orders == pytest.approx(2.5 / 28, rel=0.5)
     assert items["ExecutionStatistics"] / orders == pytest.approx(2.5 / 28, rel=0.5)

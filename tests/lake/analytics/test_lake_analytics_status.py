@@ -233,7 +233,7 @@ def test_messages_without_a_turn_or_a_subject_have_no_effect():
          "trading_session_id": "REGULAR", "auction_end_ns": None}
         for group, security in (("G", None), (None, None), ("G", None))
     )  # fmt: skip
-    several[2] = replace(several[2], place=None, code="PAUSE")
+    several[2] = replace(several[2], event_key=None, code="PAUSE")
     lines = timeline([GroupMember(1, "G")], several)
     assert [(line["security_id"], line["status"], line["at"]) for line in lines] == [
         (None, "OPEN", 1), (1, "OPEN", 1),

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import SchemaError, UsageError
 from pregao.lake.datasource.options import parse_request, parse_size
-from pregao.lake.datasource.plan import ranges_of, streams_of
-from pregao.lake.datasource.range_reader import RangeReader
+from pregao.lake.datasource.range_reader import RangeReader, ranges_of, streams_of
 from pregao.lake.datasource.row_shapes import check_selection, shape_of
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry

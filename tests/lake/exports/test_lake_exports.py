@@ -94,7 +94,7 @@ def test_the_flow_of_orders_makes_the_books_of_the_lake(which, request):
         flow = flow.priced()
         rebuilt = ladders(flow, 10)
         ticks = ticks_of(folder, instrument)
-        at = np.searchsorted(flow.place, integers(ticks["place"]), side="right") - 1
+        at = np.searchsorted(flow.event_key, integers(ticks["place"]), side="right") - 1
         assert (at >= 0).all()
         for side, name in enumerate(("bid", "ask")):
             for level in range(10):

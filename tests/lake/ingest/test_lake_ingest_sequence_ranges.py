@@ -58,7 +58,7 @@ def test_numbers_continue_over_versions_until_they_restart(epochs, lost):
     numbers_of = [
         number
         for numbering in found
-        for first, last in numbering.told[0, "A"]
+        for first, last in numbering.runs[0, "A"]
         for number in range(first, last + 1)
     ]
     assert sorted(numbers_of) == sorted(

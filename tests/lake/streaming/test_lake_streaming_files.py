@@ -207,7 +207,7 @@ def test_a_time_maps_to_the_first_packet_not_before_it(tmp_path, times, wanted, 
         patch.setattr("pregao.lake.ingest.pcap_index._WALK_BYTES", stretch)
         patch.setattr("pregao.lake.ingest.pcap_index._BACK_BYTES", stretch)
         patch.setattr("pregao.capture.split._FOLLOWED_BYTES", stretch)
-        opened.know((times[0], places[0]), (times[-1] + 1, places[-1]))
+        opened.add_known_times((times[0], places[0]), (times[-1] + 1, places[-1]))
         for time in (*(NOW + time for time in wanted), *times[:5]):
             before = sum(each < time for each in times)
             assert opened.at_time(time) == places[before]

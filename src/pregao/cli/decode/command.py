@@ -7,43 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
-from pregao.api.reading.entrypoint import looks_like_sessions, pasted_messages
-from pregao.api.reading.inputs import STANDARD_INPUT, CaptureInputs
-from pregao.api.reading.selection import MessageSelection
-from pregao.capture.blocks import PADDING, PacketBlock
-from pregao.capture.layers import Flow
 from pregao.cli import options
-from pregao.cli.console import ReadingProgress
-from pregao.cli.decode.hex import packet_bytes
-from pregao.cli.decode.outputs import (
-    MessageOutput,
-    SingleFileOutput,
-    Versions,
-    open_output,
-    output_kind,
-    several_templates,
-)
-from pregao.cli.decode.pipeline import (
-    CaptureContents,
-    DecodeAccount,
-    DecodePipeline,
-    expected_versions,
-    learn,
-)
-from pregao.cli.output_files import NewFiles
-from pregao.errors import UsageError
-from pregao.schemas.registry import Registry
-from pregao.umdf.streams import Stream
-from pregao.umdf.survey.lines import Destination, LineNumbers, LineTable
 
 if TYPE_CHECKING:
     from pregao.cli.decode.pipeline import DecodeAccount
@@ -182,6 +151,8 @@ def decode(
             except OutputClosedError:
                 raise typer.Exit(0) from None
             raise typer.Exit(1 if rejected else 0)
+    from pregao.cli.decode.request import DecodeRequest, decode_captures, decode_packet
+
     started = time.perf_counter()
     registry = Registry.from_environment([] if schema is None else [schema])
     request = DecodeRequest(
@@ -251,162 +222,3 @@ def print_summary(account: DecodeAccount, seconds: float) -> None:
 def print_line(sentence: str) -> None:
     """Write a line to standard error."""
     sys.stderr.write(f"pregao: {sentence}\n")
-
-
-_PASTED = Flow("0.0.0.0", 0, "0.0.0.0", 0)  # noqa: S104 - no socket: a packet without a flow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeRequest:
-    """Settings of a decode run."""
-
-    registry: Registry
-    output: str | None = None
-    format: str | None = None
-    templates: frozenset[tuple[int, int]] | None = None
-    security_ids: frozenset[int] | None = None
-    symbols: Sequence[str] = ()
-    channels: frozenset[int] | None = None
-    since_ns: int | None = None
-    until_ns: int | None = None
-    limit: int | None = None
-    streams: dict[Destination, Stream]
-    force: bool = False
-    safe_csv: bool = False
-
-    def selection(self) -> MessageSelection:
-        """Return the selection of packets and messages, before symbols are resolved."""
-        return MessageSelection(
-            self.templates, self.security_ids, self.channels, self.since_ns, self.until_ns
-        )
-
-
-def decode_captures(request: DecodeRequest, names: Sequence[str]) -> DecodeAccount:
-    """Decode captures into the requested output."""
-    target, folder, kind = output_kind(request.output, request.format)
-    captures = CaptureInputs(names)
-    _refuse_inputs(target, captures)
-    captures.check()
-    selection, lines = request.selection(), LineTable(request.streams)
-    # Lines are printed while reading; files need a first pass that detects streams and symbols.
-    two_passes = target is not None or kind == "csv" or bool(request.symbols)
-    with captures.kept() if two_passes else nullcontext(), NewFiles(force=request.force) as files:
-        versions: Versions = {}
-        if target is not None and not folder:
-            files.check(target)
-        if two_passes:
-            with ReadingProgress("learning") as progress:
-                learned = learn(
-                    captures, selection, request.symbols, lines, request.registry, progress
-                )
-            versions = _planned(request, selection, learned, kind, folder=folder)
-            if folder and target is not None:
-                _prepare(target, kind, versions, files)
-        pipeline = DecodePipeline(
-            request.registry, selection, lines, learned=two_passes, limit=request.limit
-        )
-        output = open_output(files, target, folder, kind, versions, safe_csv=request.safe_csv)
-        if isinstance(output, SingleFileOutput) and len(versions) == 1:
-            output.begin(next(iter(versions)))
-        with ReadingProgress("decoding", quiet=target is None) as progress:
-            return _written(pipeline, captures, output, progress)
-
-
-def _written(
-    pipeline: DecodePipeline,
-    captures: CaptureInputs,
-    output: MessageOutput,
-    progress: ReadingProgress,
-) -> DecodeAccount:
-    try:
-        account = pipeline.run(captures, output, progress)
-        output.close()
-    except BaseException as error:
-        output.abandon()
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            raise UsageError(f"Cannot write the output: {reason}.") from error
-        raise
-    return account
-
-
-def _planned(
-    request: DecodeRequest,
-    selection: MessageSelection,
-    learned: CaptureContents,
-    kind: str,
-    *,
-    folder: bool,
-) -> Versions:
-    """Return the templates to write, if they are known before decoding."""
-    if folder or kind in ("jsonl", "text"):
-        return learned.versions
-    versions = expected_versions(selection, learned, request.registry)
-    if not versions:
-        raise UsageError(
-            "No message in the input matches the selection; nothing to write. "
-            "`pregao info` shows the contents of captures."
-        )
-    if len(versions) > 1 and request.limit is None:
-        raise several_templates(pairs[0][1].name for pairs in versions.values())
-    return versions
-
-
-def _prepare(folder: Path, kind: str, versions: Versions, files: NewFiles) -> None:
-    """Create the folder and check that no file in it would be replaced or mixed in."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"Cannot create folder {folder}: {error.strerror}.") from None
-    names = {f"{pairs[0][1].name}.{kind}" for pairs in versions.values()}
-    others = sorted(
-        path.name for path in folder.glob(f"*.{kind}") if path.is_file() and path.name not in names
-    )
-    if others and not files.force:
-        raise UsageError(
-            f"{folder} already contains {kind} files, such as {others[0]}; choose another folder, "
-            "or use --force to write into this one."
-        )
-    for name in names:
-        files.check(folder / name)
-
-
-def _refuse_inputs(target: Path | None, captures: CaptureInputs) -> None:
-    """Raise `UsageError` if the output is one of the captures."""
-    for name in captures.names:
-        if target is None or name == STANDARD_INPUT or not target.exists():
-            continue
-        with suppress(OSError):
-            if target.samefile(name):
-                raise UsageError(f"{target} is an input capture; choose another output file.")
-
-
-def decode_packet(request: DecodeRequest, text: str) -> DecodeAccount:
-    """Decode one packet given in hexadecimal, and print it as text or JSON."""
-    target, folder, kind = output_kind(request.output, request.format)
-    if target is not None or kind not in ("text", "jsonl"):
-        raise UsageError("--hex prints to standard output: omit -o and use --format text or jsonl.")
-    if request.symbols:
-        raise UsageError("--hex cannot resolve --symbol (no definitions): use --security-id.")
-    data = packet_bytes(text)
-    block = PacketBlock(
-        np.frombuffer(data + bytes(PADDING), np.uint8),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int64),
-        np.array([len(data)], np.int32),
-        np.ones(1, np.int64),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int32),
-    )
-    lines = LineTable(request.streams)
-    pipeline = DecodePipeline(
-        request.registry, request.selection(), lines, learned=False, limit=request.limit
-    )
-    with NewFiles(force=False) as files:
-        output = open_output(files, None, folder, kind, {})
-        if looks_like_sessions(data):
-            pipeline.messages("<packet>", pasted_messages(data), [_PASTED], output)
-        else:
-            pipeline.block("<packet>", block, LineNumbers(lines, [_PASTED]), output)
-        output.close()
-    return pipeline.account

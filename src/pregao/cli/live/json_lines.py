@@ -30,10 +30,10 @@ def data_of(item: LiveItem) -> dict[str, Any]:
     """Return an item of the live feed as JSON-compatible data."""
     match item:
         case ItemsMissed(count):
-            return {"event": "Missed", "count": count}
+            return {"event": "ItemsMissed", "count": count}
         case BookRefresh(channel, symbol, security_id, book):
             named = {"channel": channel, "symbol": symbol, "security_id": security_id}
-            return {"event": "FreshBook", **named, "book": book_data(book)}
+            return {"event": "BookRefresh", **named, "book": book_data(book)}
         case LiveEvent(channel, symbol, event, book):
             data: dict[str, Any] = {"event": type(event).__name__, "channel": channel}
             if symbol is not None:

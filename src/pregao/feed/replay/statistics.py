@@ -108,7 +108,7 @@ class StatisticColumns:
             column.name: np.concatenate([getattr(part, column.name) for part in parts])
             for column in fields(StatisticColumns)
         }
-        order = np.lexsort((columns["place"], columns["rank"]))
+        order = np.lexsort((columns["message_serial"], columns["rank"]))
         return StatisticColumns(**{name: column[order] for name, column in columns.items()})
 
     def within(self, first: int, last: int) -> StatisticColumns:

@@ -19,13 +19,17 @@ from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
 from pregao.lake.analytics.legacy import LEGACY_SOURCES, LEGACY_TABLES
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.orders import ORDERS
-from pregao.lake.analytics.outdated import replace_outdated
 from pregao.lake.analytics.reading import LakeDay, LakeTables, dates_with_data, message_table
 from pregao.lake.analytics.session_stats import SESSION_STATS
 from pregao.lake.analytics.status import STATUS
 from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable
 from pregao.lake.analytics.trades import TRADES
-from pregao.lake.analytics.writing import describe_failure, is_built_from, replace_day
+from pregao.lake.analytics.writing import (
+    describe_failure,
+    is_built_from,
+    replace_day,
+    replace_outdated,
+)
 from pregao.lake.storage.lake_store import LakeStore
 
 if TYPE_CHECKING:

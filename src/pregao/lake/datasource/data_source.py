@@ -35,8 +35,12 @@ from pyspark.sql.types import StructField, StructType
 
 from pregao.errors import UsageError
 from pregao.lake.datasource.options import RANGES, ReadRequest, parse_request
-from pregao.lake.datasource.plan import planned_streams, ranges_of
-from pregao.lake.datasource.range_reader import CaptureRange, RangeReader
+from pregao.lake.datasource.range_reader import (
+    CaptureRange,
+    RangeReader,
+    planned_streams,
+    ranges_of,
+)
 from pregao.lake.datasource.row_shapes import RowShape, check_selection, shape_of
 from pregao.lake.datasource.stream_reader import B3StreamReader
 from pregao.lake.execution.spark_runner import freeze_gc, keep_freed_memory

@@ -2,12 +2,14 @@
 
 Every packet appears as captured: copies of both feeds, repeated loops, heartbeats. Options are
 applied to packets before their messages are walked, and to messages before they are decoded.
+
+Plan of a read of captures: byte ranges of partitions, and streams of flows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -23,8 +25,10 @@ from pregao.arrays import Int64Array
 from pregao.capture.block_reader import read_blocks
 from pregao.capture.blocks import PacketBlock
 from pregao.capture.layers import Flow
+from pregao.capture.split import split_points
 from pregao.lake.datasource.options import PACKETS, ReadRequest
 from pregao.lake.datasource.row_shapes import SourceSelection, shape_of
+from pregao.lake.ingest.discovery import find_captures
 from pregao.lake.storage.filesystem import Location
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import (
@@ -41,6 +45,7 @@ from pregao.umdf.keys import key_type
 from pregao.umdf.layout import MIN_MESSAGE_SIZE
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import Destination, message_of
+from pregao.umdf.survey.lines import streams_of as survey_streams
 
 BLOCK_BYTES = 4 * 1024 * 1024
 
@@ -371,3 +376,32 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     return value.hex()
+
+
+def ranges_of(request: ReadRequest) -> list[CaptureRange]:
+    """Return the named captures, split into ranges where possible."""
+    ranges: list[CaptureRange] = []
+    for entry in find_captures(request.captures):
+        points = split_points(entry.location.source, request.range_bytes)
+        if points == [0]:
+            ranges.append(CaptureRange(entry.location))
+            continue
+        ends: list[int | None] = [*points[1:], None]
+        ranges += [
+            CaptureRange(entry.location, start, end)
+            for start, end in zip(points, ends, strict=True)
+        ]
+    return ranges
+
+
+def planned_streams(request: ReadRequest, locations: Iterable[Location]) -> dict[str, str]:
+    """Return the stream of each destination; empty if no column or option needs it."""
+    if "stream" not in shape_of(request).schema.names and request.streams is None:
+        return {}
+    return streams_of(locations, request.registry())
+
+
+def streams_of(locations: Iterable[Location], registry: Registry) -> dict[str, str]:
+    """Return the stream of each destination, from samples of the captures."""
+    chosen = dict.fromkeys(locations)
+    return survey_streams([location.source for location in chosen], registry)

@@ -18,8 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from pregao.capture.split import boundary_finder
 from pregao.errors import UsageError
 from pregao.lake.datasource.options import RANGES, ReadRequest
-from pregao.lake.datasource.plan import planned_streams
-from pregao.lake.datasource.range_reader import CaptureRange, RangeReader
+from pregao.lake.datasource.range_reader import CaptureRange, RangeReader, planned_streams
 from pregao.lake.datasource.rolling_files import (
     FileOffset,
     FileRange,

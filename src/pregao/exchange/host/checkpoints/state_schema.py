@@ -265,7 +265,7 @@ STATE: Final = StateSchema(
             PositionLedger,
             {
                 "allocations": dict[tuple[int, int], Allocation],
-                "asked": dict[tuple[int, int], int],
+                "requests": dict[tuple[int, int], int],
                 "exercises": int,
                 "fills": dict[tuple[int, int, OrderSide], OptionFill],
                 "held": dict[tuple[int, int, int], Position],
