@@ -195,9 +195,11 @@ def small_package(folder):
     package.mkdir(parents=True)
     for name in (
         "__init__.py", "_version.py", "errors.py", "extras.py",
-        "_njit.py", "_compiled.py", "_kernel_cache.py", "_private_folder.py",
+        "_njit.py", "_compiled.py", "_kernel_cache.py",
+        "safe_io/__init__.py", "safe_io/trusted_folders.py",
     ):  # fmt: skip
-        shutil.copy(PACKAGE / name, package)
+        (package / name).parent.mkdir(exist_ok=True)
+        shutil.copy(PACKAGE / name, package / name)
     (package / "_probe_kernels.py").write_text(
         "from pregao import numbers\nfrom pregao._njit import njit\n\n\n"
         "@njit\ndef answer():\n    return numbers.ANSWER\n"

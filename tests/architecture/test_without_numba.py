@@ -130,9 +130,10 @@ def test_decoding_without_numba_gives_the_same(day, legacy_day, tmp_path, blocke
 EXCHANGE = """
 import asyncio, json
 from decimal import Decimal
-from pregao.entrypoint import Client, ClientSettings, Requests
-from pregao.exchange.host import ExchangeServer, ExchangeSettings
-from pregao.net import Address
+from pregao.entrypoint import Client, ClientSettings, RequestBuilder
+from pregao.exchange.host.server import ExchangeServer
+from pregao.exchange.host.settings import ExchangeSettings
+from pregao.net.addresses import Address
 
 async def main():
     anywhere = Address("127.0.0.1", 0)
@@ -141,7 +142,7 @@ async def main():
     await server.start()
     serving = asyncio.create_task(server.serve())
     own = ClientSettings(session_id=100_000_001, firm=85, access_key="123456789ABC")
-    requests = Requests(own.version)
+    requests = RequestBuilder(own.version)
     async with Client(own, [("127.0.0.1", server.addresses[1].port)]) as client:
         await client.request(*requests.new(1, "BUY", 100_000_010_014, 200, Decimal("30.50")))
         order = client.orders.get(1)

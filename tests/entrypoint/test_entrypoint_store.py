@@ -149,13 +149,13 @@ CHILD = """
 import sys
 from pathlib import Path
 from pregao.entrypoint import SessionFile
-from pregao.entrypoint.session_state import Expecting, Negotiated, Sent
+from pregao.entrypoint.session_state import IncomingExpected, OutgoingSent, VersionNegotiated
 store = SessionFile(Path(sys.argv[1]))
-store.record(1, Negotiated(7, 2, 1))
+store.record(1, VersionNegotiated(7, 2, 1))
 number = store.state(1).next_outgoing
 while True:
-    store.record(1, Expecting(number + 1))
-    store.record(1, Sent(number, b"%d" % number * 50))
+    store.record(1, IncomingExpected(number + 1))
+    store.record(1, OutgoingSent(number, b"%d" % number * 50))
     store.flush()
     print(number, flush=True)
     number += 1

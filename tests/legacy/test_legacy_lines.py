@@ -283,7 +283,7 @@ def test_a_loop_whose_reset_got_lost_ends_all_the_same():
         for event in line.receive("A", news(number), 0):
             versions.append((type(event).__name__, event.version))
     assert versions == [
-        ("LoopMessage", 1), ("LoopMessage", 1), ("LoopMessage", 1), ("LoopEnded", 1), ("LoopMessage", 2), ("LoopMessage", 2),
+        *[("LoopMessage", 1)] * 3, ("LoopEnded", 1), *[("LoopMessage", 2)] * 2,
     ]  # fmt: skip
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
+from pregao.sbe.packer import FieldSource
 from pregao.sbe.snake_case import snake_case
 from pregao.sbe.value_specs import beyond_columns
 from pregao.sbe.xml import schema_from_bytes

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe._decoder import Decoder, message_decoder, version_marks
 from pregao.sbe._encoder import Encoder, group_header, message_encoder
-from pregao.sbe._packer import FieldSource, Packer, Unpacker, packer, unpacker
 from pregao.sbe.model import MessageTemplate, Schema
+from pregao.sbe.packer import FieldSource, Packer, Unpacker, packer, unpacker
 
 
 @dataclass(slots=True)

@@ -197,17 +197,18 @@ def test_a_capture_of_two_days_loses_one(tmp_path):
 DIE = """
     import os, signal, sys
     from datetime import date
-    from pregao.lake.drop import Selection, drop
-    from pregao.lake.storage import Lake
+    from pregao.lake.drop.drop import drop
+    from pregao.lake.drop.selection import DropSelection
+    from pregao.lake.storage.lake_store import LakeStore
     lake, step = sys.argv[1:]
-    real = Lake.commit
+    real = LakeStore.commit
     def commit(self, unit):
         def watch(done):
             if done == step:
                 os.kill(os.getpid(), signal.SIGKILL)
         return real(self, unit, watch)
-    Lake.commit = commit
-    drop(Lake(lake), Selection(dates=(date(2026, 5, 21),)))
+    LakeStore.commit = commit
+    drop(LakeStore(lake), DropSelection(dates=(date(2026, 5, 21),)))
 """
 
 

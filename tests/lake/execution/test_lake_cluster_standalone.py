@@ -22,7 +22,7 @@ from pregao.lake.execution.spark_session import spark_session
 def look(batches):
     import pyarrow as pa
     import pregao
-    from pregao.schemas import bundled
+    from pregao.schemas.bundle import bundled
     from pregao.lake.storage.filesystem import Location
     for batch in batches:
         facts = {

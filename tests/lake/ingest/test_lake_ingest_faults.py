@@ -46,17 +46,18 @@ def in_a_process(program, *arguments):
 
 DIE = """
     import os, signal, sys
-    from pregao.lake.ingest import intake as module
-    from pregao.lake.storage import Lake
+    from pregao.lake.ingest.pipeline import ingest
+    from pregao.lake.ingest.runner import run_locally
+    from pregao.lake.storage.lake_store import LakeStore
     captures, lake, step = sys.argv[1:]
     def die():
         os.kill(os.getpid(), signal.SIGKILL)
     if step == "tasks":
         def run(tasks, progress):
-            module.run_here(tasks, progress)
+            run_locally(tasks, progress)
             die()
-        module.ingest([captures], lake, run=run)
-    real = Lake.commit
+        ingest([captures], lake, run=run)
+    real = LakeStore.commit
     def commit(self, unit):
         def watch(done):
             if done == step:
@@ -64,8 +65,8 @@ DIE = """
         if step == "before":
             die()
         return real(self, unit, watch)
-    Lake.commit = commit
-    module.ingest([captures], lake)
+    LakeStore.commit = commit
+    ingest([captures], lake)
 """
 
 
@@ -131,15 +132,15 @@ def test_both_feeds_concurrently_from_two_sides(clean, tmp_path):
 FULL = """
     import resource, sys
     from pregao.errors import PregaoError
-    from pregao.lake.ingest import ingest
+    from pregao.lake.ingest.pipeline import ingest
     limit = int(sys.argv[3])
     def run(tasks, progress):
-        from pregao.lake.ingest import run_here
+        from pregao.lake.ingest.runner import run_locally
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         import signal
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         try:
-            return run_here(tasks, progress)
+            return run_locally(tasks, progress)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     try:

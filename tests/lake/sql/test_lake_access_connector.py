@@ -19,7 +19,7 @@ KEPT = Path.home() / ".cache" / "pregao-tests" / "jars"
 
 READ = """
 import sys
-from pregao.lake.execution import connect
+from pregao.lake import connect
 
 place, jars, last = sys.argv[1:]
 conf = {"spark.jars": jars, "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
@@ -34,10 +34,10 @@ before = session.read.format("delta").option("versionAsOf", last - 1).load(order
 print("before", *sorted(row.sequence_number for row in before.collect()))
 text = f"SELECT count(*) AS n FROM delta.`{orders}` VERSION AS OF {last - 2}"
 print("first", session.sql(text).first().n)
-from pregao.lake.storage import Lake
-from pregao.lake.views import catalogue_ddl
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.views.sql import catalogue_ddl
 
-for statement in catalogue_ddl(Lake(place), "registered").split(";\\n"):
+for statement in catalogue_ddl(LakeStore(place), "registered").split(";\\n"):
     if statement.strip():
         session.sql(statement)
 text = "SELECT price, CAST(sending_time AS STRING) FROM registered.v_orders ORDER BY 2"

@@ -14,17 +14,17 @@ STEPS = ["written", "intended", "orders", "trades", "ingests"]
 
 COMMIT_AND_DIE = """
 import signal
-lake = Lake(sys.argv[1])
+lake = LakeStore(sys.argv[1])
 lake.ensure_tables([ORDERS, TRADES])
 def die(step):
     if step == sys.argv[2]:
         os.kill(os.getpid(), signal.SIGKILL)
 lake.commit(unit_of(sys.argv[1], "u1", ["c1", "c2"]), watch=die)
 """
-ROLL_FORWARD = "print(Lake(sys.argv[1]).roll_forward())"
+ROLL_FORWARD = "print(LakeStore(sys.argv[1]).roll_forward())"
 COMMIT = """
 import time
-lake = Lake(sys.argv[1])
+lake = LakeStore(sys.argv[1])
 lake.ensure_tables([ORDERS, TRADES])
 unit = unit_of(sys.argv[1], sys.argv[2], sys.argv[3:])
 outcome = lake.commit(unit)

@@ -167,7 +167,7 @@ def confused(case: str, far: int) -> bytes:
 
 READ = """
 import sys
-from pregao.lake.storage import open_flat
+from pregao.lake.storage.fast_parquet.reader import open_flat
 for path in sys.argv[1:]:
     file = open_flat(path)
     rows = None if file is None else file.read([0], ["word"], 0)

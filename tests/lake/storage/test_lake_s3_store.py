@@ -16,13 +16,13 @@ from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
 
 COMMIT = """
-lake = Lake("s3://bucket/lake")
+lake = LakeStore("s3://bucket/lake")
 lake.ensure_tables([ORDERS, TRADES])
 outcome = lake.commit(unit_of(lake.location, sys.argv[1], sys.argv[2:]))
 sys.exit(0 if outcome.committed else 10)
 """
 DIE_INTENDED = """
-lake = Lake("s3://bucket/lake")
+lake = LakeStore("s3://bucket/lake")
 lake.ensure_tables([ORDERS, TRADES])
 die = lambda step: os._exit(9) if step == "intended" else None
 lake.commit(unit_of(lake.location, "u1", ["c1"]), watch=die)

@@ -153,10 +153,10 @@ def test_a_writer_that_dies_while_retiring_leaves_a_lake_that_refuses(lake, monk
 
 
 RETIRE = """
-lake = Lake(sys.argv[1])
-from pregao.lake.storage import commits
+lake = LakeStore(sys.argv[1])
+from pregao.lake.storage import transaction
 for _ in range(12):
-    commits.retire(lake.location, 1)
+    transaction.retire(lake.location, 1)
 """
 
 

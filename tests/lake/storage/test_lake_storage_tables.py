@@ -127,7 +127,7 @@ def test_exact_values_come_back_and_statistics_leave_files_out(tmp_path):
 
 
 CREATE = """
-Lake(sys.argv[1]).ensure_tables([ORDERS, TRADES])
+LakeStore(sys.argv[1]).ensure_tables([ORDERS, TRADES])
 """
 
 
@@ -146,7 +146,7 @@ import pregao.lake.storage.delta as tables
 tables.create_real = tables.create
 tables.create = lambda place, spec: os._exit(3) if spec.name == "trades" else (
     tables.create_real(place, spec))
-Lake(sys.argv[1]).ensure_tables([ORDERS, TRADES])
+LakeStore(sys.argv[1]).ensure_tables([ORDERS, TRADES])
 """
 
 
@@ -170,7 +170,7 @@ def test_a_creator_that_is_known_to_be_gone_is_not_waited_for(tmp_path, monkeypa
 
 def test_an_unknown_creator_is_waited_for_with_a_message(tmp_path, monkeypatch, caplog):
     unknown = iter([False] * 5)  # then it shows that the process has ended
-    monkeypatch.setattr("pregao.lake.storage.delta.is_gone", lambda name: next(unknown, True))
+    monkeypatch.setattr("pregao.lake.storage.delta.has_exited", lambda name: next(unknown, True))
     monkeypatch.setattr("pregao.lake.storage.delta.LEASE_MS", 600_000)
     monkeypatch.setattr("pregao.lake.storage.delta._SILENT_WAITS", 1)
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
@@ -192,7 +192,7 @@ def test_a_process_is_known_by_more_than_its_number():
 
 ADD = """
 new = pa.schema([*ORDERS.schema, *(column(name, pa.int64()) for name in sys.argv[2:])])
-Lake(sys.argv[1]).ensure_table(TableSpec("orders", new))
+LakeStore(sys.argv[1]).ensure_table(TableSpec("orders", new))
 """
 
 
@@ -211,7 +211,7 @@ def test_processes_that_add_columns_concurrently_all_succeed(tmp_path):
 
 
 READ = """
-lake = Lake(sys.argv[1])
+lake = LakeStore(sys.argv[1])
 assert counts(lake)["orders"] == 2
 """
 

@@ -165,7 +165,7 @@ def test_the_intent_of_a_pending_unit_is_not_merged(small_lake, monkeypatch):
     assert counts(small_lake)["orders"] == 6
 
 
-COMPACT = "from pregao.lake.ingest import compact; compact(Lake(sys.argv[1]))"
+COMPACT = "from pregao.lake.ingest.maintenance import compact; compact(LakeStore(sys.argv[1]))"
 
 
 def test_processes_that_compact_and_commit_concurrently_lose_and_double_nothing(small_lake):

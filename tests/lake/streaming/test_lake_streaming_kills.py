@@ -21,10 +21,10 @@ FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
 # the rows of `ingests` are written, when the unit is intended, and after each table.
 DYING = """
 import signal
-from pregao.lake.ingest import intake as ingests
-from pregao.lake.streaming import StreamIngest
+from pregao.lake.ingest.runner import run_locally
+from pregao.lake.streaming.stream_ingest import StreamIngest
 from pregao.lake.datasource.rolling_files import RollingFiles
-from pregao.lake.streaming.stream import StreamPace, follow_here
+from pregao.lake.streaming.stream import StreamPace, follow_locally
 
 folder, lake, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 steps = 0
@@ -37,14 +37,14 @@ def step(name=""):
 
 def run(tasks, progress):
     step()
-    done = ingests.run_here(tasks, progress)
+    done = run_locally(tasks, progress)
     step()
     return done
 
-plain = Lake.commit
-Lake.commit = lambda self, unit: plain(self, unit, step)
+plain = LakeStore.commit
+LakeStore.commit = lambda self, unit: plain(self, unit, step)
 stream = StreamIngest(RollingFiles(folder, 0), lake, run=run)
-follow_here(stream, StreamPace(once=True, max_bytes=60_000), lambda report: None)
+follow_locally(stream, StreamPace(once=True, max_bytes=60_000), lambda report: None)
 """
 
 

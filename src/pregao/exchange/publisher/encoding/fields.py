@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pregao.errors import SchemaError
-from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import MessageCodec, SchemaCodec
+from pregao.sbe.packer import FieldSource
 from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 
 FLAGS = "matchEventIndicator"

@@ -19,8 +19,8 @@ from pregao.exchange.publisher.encoding.fields import (
     known_fields,
     template,
 )
-from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import MessageCodec, SchemaCodec
+from pregao.sbe.packer import FieldSource
 from pregao.sbe.value_specs import ValueSpec, readings
 from pregao.schemas.bundle import bundled
 
