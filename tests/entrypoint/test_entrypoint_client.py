@@ -190,6 +190,19 @@ def test_lost_messages_are_reported_and_later_ones_delivered():
     assert numbers(exchange.say(exchange.report(4))) == [4]
 
 
+@pytest.mark.parametrize(("arrived", "lost"), [(0, 2), (1, 1), (2, 0)])
+def test_a_late_refusal_abandons_only_messages_that_have_not_arrived(arrived, lost):
+    exchange = Exchange().established()
+    exchange.say(exchange.report(3))
+    for number in range(1, arrived + 1):
+        exchange.say(exchange.report(number))
+    refused, *rest = exchange.say(exchange.retransmit_reject("OUT_OF_RANGE"))
+    assert (refused.first, refused.count) == (arrived + 1 if lost else 4, lost)
+    assert numbers(rest) == ([3] if lost else [])
+    assert exchange.client.state.next_incoming == 4
+    assert numbers(exchange.say(exchange.report(4))) == [4]
+
+
 def test_a_throttled_request_is_repeated_with_the_next_sequence():
     exchange = Exchange().established()
     exchange.say(exchange.report(3))

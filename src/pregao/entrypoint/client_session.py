@@ -465,9 +465,10 @@ class ClientSession:
 
     def _retransmission_refused(self, code: str, now_ns: int) -> list[SessionEvent]:
         """Retry later, or continue without messages that do not exist."""
-        abandoned = self._missing.refused(now_ns, for_good=code == _FINAL)
+        expected = self.state.next_incoming
+        abandoned = self._missing.refused(expected, now_ns, for_good=code == _FINAL)
         if abandoned is None:
-            return [RetransmissionRefused(code, self.state.next_incoming, 0)]
+            return [RetransmissionRefused(code, expected, 0)]
         return self._give_up(code, abandoned)
 
     def _give_up(self, code: str, numbers: range) -> list[SessionEvent]:

@@ -218,9 +218,10 @@ class MissedMessages:
     def _gap(self, expected: int) -> range:
         return range(expected, min(self._held, default=self._highest + 1))
 
-    def refused(self, now_ns: int, *, for_good: bool) -> range | None:
-        """End a refused request. Returns the numbers that will never arrive, or None to retry
-        later.
+    def refused(self, expected: int, now_ns: int, *, for_good: bool) -> range | None:
+        """End a refused request: return the numbers to abandon, or None if there are none.
+
+        ``expected`` is the next number: those before it have arrived since the request.
         """
         requested = self._asked
         if requested is None:
@@ -229,7 +230,8 @@ class MissedMessages:
         if not for_good:
             return None
         # Messages of the range that arrived meanwhile are held: they are passed on after the gap.
-        return range(requested.start, min(requested.stop, *self._held, requested.stop))
+        first_held = min(self._held, default=requested.stop)
+        return range(expected, min(requested.stop, first_held)) or None
 
     def impatient(self, now_ns: int) -> None:
         """Treat a request that was not answered in time as refused."""
