@@ -22,8 +22,7 @@ from bench.measure import Row, best
 from pregao.book.replay import BookKind, Replay
 from pregao.book.update_rows import UpdateRows
 from pregao.clock import MINUTE
-from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.books.spark_runner import books_on_spark
+from pregao.lake.books.build import BookOptions, books_on_spark, build_books
 from pregao.lake.execution.spark_session import spark_session
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.runner import merge_on_spark, on_spark

@@ -130,7 +130,7 @@ def test_without_files_the_version_names_the_folder(tmp_path):
 
 def test_the_files_of_kernel_constants_are_among_the_sources():
     """Those of the book come from enumerations, those of packets from the schema file."""
-    wanted = {"book/rows.py", "book/faults.py", "umdf/layout.py", "schemas/umdf/umdf.xml"}
+    wanted = {"book/update_rows.py", "book/state.py", "umdf/layout.py", "schemas/umdf/umdf.xml"}
     assert wanted <= set(kernel_sources())
 
 

@@ -6,7 +6,7 @@ import pytest
 from pregao.cli.decode.outputs import text_bytes
 from pregao.cli.decode.rows import json_rows, text_rows
 from pregao.cli.decode.text import json_lines, text_lines
-from pregao.sbe.columns import RowDecoder
+from pregao.sbe.row_decoder import RowDecoder
 from pregao.umdf import bulk_decoder
 from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, walk
 from pregao.umdf.key_columns import key_columns, key_values

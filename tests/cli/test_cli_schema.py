@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from pregao.cli import schema as schema_document
-from pregao.cli import schema as schema_tables
+from pregao.cli.schema import show
 from pregao.sbe.model import blocks
 from pregao.schemas.bundle import bundled, bundled_versions
+from pregao.schemas.description import described
 
 SCHEMAS = [
     (protocol, version.number)
@@ -52,12 +52,12 @@ def test_fields_with_offset_type_null_and_since(pregao):
 def test_every_message_can_be_shown(capsys, protocol):
     schema = bundled(protocol)
     for message in schema.messages:
-        found = schema_document.described(schema, str(message.id))
-        assert found == schema_document.described(schema, message.name)
+        found = described(schema, str(message.id))
+        assert found == described(schema, message.name)
         assert [field["offset"] for field in found["fields"]] == [
             None if field.presence.value == "constant" else field.offset for field in message.fields
         ]
-        schema_tables.show(found)
+        show(found)
         shown = capsys.readouterr().out
         for block in blocks(message):
             assert all(field.name in shown for field in block.fields)
@@ -67,9 +67,9 @@ def test_every_message_can_be_shown(capsys, protocol):
 def test_every_type_can_be_shown(capsys, protocol):
     schema = bundled(protocol)
     for name, kind in schema.types.items():
-        found = schema_document.described(schema, name)
+        found = described(schema, name)
         assert (found["name"], found["size"]) == (kind.name, kind.size)
-        schema_tables.show(found)
+        show(found)
         assert kind.name in capsys.readouterr().out
 
 

@@ -25,8 +25,6 @@ from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.feed.fastpath.channel import FastChannel
 from pregao.feed.fastpath.driver import DatagramColumns
 from pregao.feed.legacy.channel import LegacyFeedChannel
-from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
-from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.legacy.streams import LegacyStream
 from pregao.live.capture_merge import merged
 from pregao.live.items import LiveEvent
@@ -266,6 +264,10 @@ def _legacy_events(channel: LegacyFeedChannel, subscription: Subscription) -> It
 
 def _legacy_routes(names: Sequence[str], from_the_start: bool) -> dict[str, Route]:
     """Return the channels by destination; the captures are read once before."""
+    # Imported here: the binary feed is followed without the lake and Arrow.
+    from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
+    from pregao.lake.ingest.registry import PROTOCOLS
+
     legacy = PROTOCOLS["legacy"]
     seen: dict[str, ProtocolEvidence] = {}
     for name in names:

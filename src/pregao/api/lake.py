@@ -351,9 +351,8 @@ class Lake:
         return DuckdbEngine(self._lake).query(sql).relation
 
     def _build(self, spark: Any) -> list[dict[str, Any]]:
-        from pregao.lake.books.build import build_books, run_books_locally
+        from pregao.lake.books.build import books_on_spark, build_books, run_books_locally
         from pregao.lake.books.catalog import FileCatalogue
-        from pregao.lake.books.spark_runner import books_on_spark
 
         if not FileCatalogue(self._lake).dates():
             return []  # neither orders nor snapshots

@@ -104,7 +104,7 @@ def build(
 
         spark = spark_session(master, parse_conf(conf))
     if spark is not None:
-        from pregao.lake.books.spark_runner import books_on_spark
+        from pregao.lake.books.build import books_on_spark
 
         run = books_on_spark(spark)
     progress = _progress(shown=not quiet and sys.stderr.isatty())

@@ -21,15 +21,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
 from types import TracebackType
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
 
 # C0 except tab and line feed, DEL, C1, marks and overrides of direction, line and paragraph
 # separators, and lone surrogates, which are bytes of file names that are not UTF-8.
@@ -82,18 +79,26 @@ _MIN_WIDTH = 10
 """Words up to this length are never broken."""
 
 
-class PlainConsole(Console):
-    """A console that escapes control characters in printed text but keeps its own."""
+@cache
+def _console_class() -> type[Console]:
+    # Imported on first use: rich takes 0.1 s to import, which scripts should not pay.
+    from rich.console import Console
+    from rich.segment import Segment
 
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Yield the segments to print, with their text escaped."""
-        for segment in super().render(renderable, options):
-            if segment.control:
-                yield segment
-            else:
-                yield Segment(plain(segment.text), segment.style)
+    class PlainConsole(Console):
+        """A console that escapes control characters in printed text but keeps its own."""
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            """Yield the segments to print, with their text escaped."""
+            for segment in super().render(renderable, options):
+                if segment.control:
+                    yield segment
+                else:
+                    yield Segment(plain(segment.text), segment.style)
+
+    return PlainConsole
 
 
 def console(stream: TextIO | None = None) -> Console:
@@ -103,7 +108,7 @@ def console(stream: TextIO | None = None) -> Console:
     """
     file = sys.stdout if stream is None else stream
     terminal = file.isatty()
-    return PlainConsole(
+    return _console_class()(
         file=file,
         width=None if terminal else _PIPE_WIDTH,
         force_terminal=terminal,
@@ -115,6 +120,8 @@ def console(stream: TextIO | None = None) -> Console:
 
 def print_line(out: Console, words: str, style: str | None = None) -> None:
     """Print a line without wrapping it; the terminal does that."""
+    from rich.text import Text
+
     out.print(Text(plain(words), style or ""), soft_wrap=True)
 
 
@@ -157,6 +164,10 @@ def print_table(
     if widths is None:
         _print_blocks(out, columns if heading else None, cells)
         return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.HEAVY_HEAD if framed else box.SIMPLE_HEAD, show_header=heading)
     for width, index in zip(widths, kept, strict=True):
         table.add_column(
@@ -192,7 +203,7 @@ def _wide(out: Console, width: int) -> Console:
     """Return a console that is wide enough not to truncate a table of this width."""
     if width <= out.width:
         return out
-    return PlainConsole(
+    return _console_class()(
         file=out.file, width=width, force_terminal=out.is_terminal, highlight=False, markup=False
     )
 
@@ -209,7 +220,7 @@ def column_widths(
     for place, name in enumerate(names):
         texts = [name, *(row[place] for row in cells)]
         lines = [line for text in texts for line in text.split("\n")]
-        longest = max(map(cell_len, lines))
+        longest = max(map(_cell_width, lines))
         words = max((_min_width(word) for line in lines for word in line.split()), default=0)
         full.append(longest)
         minimum.append(longest if fixed[place] else words)
@@ -231,15 +242,22 @@ def column_widths(
 
 def _min_width(word: str) -> int:
     """Return the minimum width of a word; words with a digit are never broken."""
-    size = cell_len(word)
+    size = _cell_width(word)
     return size if any(map(str.isdigit, word)) else min(size, _MIN_WIDTH)
+
+
+def _cell_width(text: str) -> int:
+    """Return the number of terminal cells that a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _print_blocks(
     out: Console, columns: Sequence[str] | None, cells: Sequence[Sequence[str]]
 ) -> None:
     """Print each row as a block with one field per line."""
-    indent = max((cell_len(column) for column in columns or ()), default=0)
+    indent = max((_cell_width(column) for column in columns or ()), default=0)
     for index, row in enumerate(cells):
         if index:
             print_line(out, "")
@@ -247,7 +265,7 @@ def _print_blocks(
             print_line(out, ": ".join(row))
             continue
         for column, cell in zip(columns, row, strict=True):
-            padding = " " * (indent - cell_len(column))
+            padding = " " * (indent - _cell_width(column))
             joined = cell.replace("\n", "; ")
             print_line(out, f"{column}{padding}  {joined}".rstrip())
 

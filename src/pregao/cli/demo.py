@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from pregao.api.book_levels import Level
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pregao.api.book_levels import Level
     from pregao.lake.ingest.report import IngestReport
 
 

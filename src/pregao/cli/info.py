@@ -8,13 +8,15 @@ Tables of ``pregao info``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from pregao.cli import options
 from pregao.cli.console import console, print_line, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EPILOG = "\n\n".join(
     (

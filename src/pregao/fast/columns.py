@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.arrays import Int64Array, Uint8Array
-from pregao.fast import _arrow
 from pregao.fast import _table as k
-from pregao.fast._arrow import RowColumns
+from pregao.fast import arrow
 from pregao.fast._kernels import decode_messages
 from pregao.fast._program import Node, Program, program_of
 from pregao.fast._wire import MANY_ENTRIES, MUCH_TEXT
+from pregao.fast.arrow import RowColumns
 from pregao.fast.model import FieldType, Template, Templates
 
 REASONS = {
@@ -68,7 +68,7 @@ class FastMessageColumns:
     """By message, 0 or the reason for refusing it: a key of `REASONS`."""
     templates: list[Template]
     _program: Program
-    _filled: _arrow.KernelOutput
+    _filled: arrow.KernelOutput
 
     @property
     def refused(self) -> Int64Array:
@@ -89,7 +89,7 @@ class FastMessageColumns:
         Groups are structs, sequences lists of structs, decimals structs of exponent and mantissa.
         Mandatory constants have no column.
         """
-        return _arrow.batch_of(self._filled, self._root(template))
+        return arrow.batch_of(self._filled, self._root(template))
 
     def rows(self, template: Template) -> RowColumns:
         """Return the rows of a template by column, to read only some rows or columns."""
@@ -136,7 +136,7 @@ class FastColumnDecoder:
     def schema(self, template: Template) -> Any:
         """Return the Arrow schema of a template's rows."""
         root = self._program.roots[self._program.known.index(template)]
-        return _arrow.schema_of(root)
+        return arrow.schema_of(root)
 
     def decode(
         self, buffer: Uint8Array, positions: Int64Array, ends: Int64Array
@@ -177,7 +177,7 @@ class FastColumnDecoder:
         self._remember(state, arena, used, count)
         return FastMessageColumns(template, row, end, status, program.known, program, filled)
 
-    def _placed(self, filled: _arrow.KernelOutput) -> Int64Array:
+    def _placed(self, filled: arrow.KernelOutput) -> Int64Array:
         """Return the instruction table, with offsets of columns instead of their numbers."""
         code = self._program.code.copy()
         columns = code[:, k.COLUMN]
@@ -197,8 +197,8 @@ class FastColumnDecoder:
         return larger
 
     def _allocate(
-        self, rooms: Int64Array, used: Int64Array, before: _arrow.KernelOutput | None
-    ) -> _arrow.KernelOutput:
+        self, rooms: Int64Array, used: Int64Array, before: arrow.KernelOutput | None
+    ) -> arrow.KernelOutput:
         """Allocate columns with the given capacities, and copy existing rows to them."""
         program = self._program
         if self._reuse:
@@ -211,7 +211,7 @@ class FastColumnDecoder:
         owners = np.repeat(np.arange(len(rooms)), program.node_facts[:, k.COLUMNS])
         sizes = rooms[owners]
         offsets = np.cumsum(sizes) - sizes
-        filled = _arrow.KernelOutput(
+        filled = arrow.KernelOutput(
             self._memory("values", int(sizes.sum()), np.int64, before),
             self._memory("masks", int(words.sum()), np.uint64, before),
             np.empty(0, np.uint8),
@@ -223,7 +223,7 @@ class FastColumnDecoder:
                 self._copy(node, int(used[node.index]), before, filled)
         return filled
 
-    def _memory(self, name: str, count: int, kind: Any, before: _arrow.KernelOutput | None) -> Any:
+    def _memory(self, name: str, count: int, kind: Any, before: arrow.KernelOutput | None) -> Any:
         """Return memory for ``count`` words, uninitialized, and not that of ``before``."""
         if not self._reuse or count * 8 < mmap.PAGESIZE:
             return _untouched(count, kind)
@@ -234,7 +234,7 @@ class FastColumnDecoder:
         return known[:count]
 
     def _copy(
-        self, node: Node, count: int, before: _arrow.KernelOutput, filled: _arrow.KernelOutput
+        self, node: Node, count: int, before: arrow.KernelOutput, filled: arrow.KernelOutput
     ) -> None:
         """Copy rows to larger columns; columns without values are skipped."""
         if not count:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pregao.arrays import Int64Array
-from pregao.fast._arrow import RowColumns
+from pregao.fast.arrow import RowColumns
 from pregao.fast.columns import FastColumnDecoder, FastMessageColumns
 from pregao.fast.model import Template, Templates
 from pregao.legacy import _kernels

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from pregao.api.arguments import Time
 from pregao.errors import UsageError
-from pregao.lake.analytics.latency_minutes import MEASURES
+from pregao.lake.analytics.latency import MEASURES
 from pregao.plot.queries import LakeLike, answer, span_of
 from pregao.plot.style import (
     ACCENT,

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from pregao.arrays import Int64Array, Uint8Array
 from pregao.errors import DecodeError
 from pregao.extras import installed
-from pregao.sbe.columns import RowDecoder
 from pregao.sbe.model import MessageTemplate, Schema
+from pregao.sbe.row_decoder import RowDecoder
 from pregao.sbe.value_specs import beyond_columns
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry

@@ -13,7 +13,7 @@ from typing import Any
 
 from pregao._version import __version__
 from pregao.errors import UsageError
-from pregao.lake.analytics.latency_minutes import MEASURES
+from pregao.lake.analytics.latency import MEASURES
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.sql.bound_queries import bound_rows
 from pregao.lake.storage.lake_store import LakeStore

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pregao.clock import MINUTE
-from pregao.lake.analytics.latency_minutes import latency_minutes
+from pregao.lake.analytics.latency import latency_minutes
 from pregao.lake.analytics.reading import incremental_templates
 from tests.lake.analytics.test_lake_analytics_orders import OLD, OLD_TABLES
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS

@@ -16,10 +16,9 @@ from pregao.cli.analytics import analytics
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.analytics import writing
 from pregao.lake.analytics.bars import with_average
-from pregao.lake.analytics.engine import F, Window, local_engine
+from pregao.lake.analytics.engine import F, Window, local_engine, spark_type
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.run import ANALYTICS, analyse
-from pregao.lake.analytics.tables import spark_type
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import DATE, few_partitions, in_some_order, lake_of

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from pregao.errors import PregaoError
-from pregao.lake.books.build import build_books
-from pregao.lake.books.spark_runner import books_on_spark
+from pregao.lake.books.build import books_on_spark, build_books
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.runner import merge_on_spark, on_spark

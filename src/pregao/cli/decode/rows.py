@@ -10,13 +10,25 @@ from unicodedata import category
 
 from pregao.api.reading.keys import key_form
 from pregao.cli.console import plain
-from pregao.cli.decode.text import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.sbe.model import Block
 from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.umdf.bulk_decoder import MessageBatch
 
 Keys = Sequence[Sequence[Any]]
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+FIRST_SECOND = -62_135_596_800
+LAST_SECOND = 253_402_300_799
+"""Seconds of the years 1 to 9999; times outside that range are written as numbers."""
+MONTH_YEAR = ("year", "month", "day", "week")
+"""Columns of a MaturityMonthYear record, which is written in FIX's text form."""
+
+
+def shown(value: str) -> str:
+    """Return a quoted string with every non-printable character escaped."""
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in quoted)
 
 
 def text_rows(batch: MessageBatch, keys: Keys) -> list[str]:

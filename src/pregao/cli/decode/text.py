@@ -21,25 +21,12 @@ import pyarrow.compute as pc
 from pregao.api.reading.keys import UMDF_KEYS, MessageKeyFormat, key_form
 from pregao.cli import _kernels
 from pregao.cli.console import plain
+from pregao.cli.decode.rows import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.safe_io.csv_cells import safe_cells
 from pregao.sbe.model import MessageTemplate
 from pregao.sbe.value_specs import ValueKind, ValueSpec
 from pregao.umdf.bulk_decoder import MessageBatch
 from pregao.umdf.tables import TableColumn, TemplateTable, columns_of
-
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-FIRST_SECOND = -62_135_596_800
-LAST_SECOND = 253_402_300_799
-"""Seconds of the years 1 to 9999; times outside that range are written as numbers."""
-MONTH_YEAR = ("year", "month", "day", "week")
-"""Columns of a MaturityMonthYear record, which is written in FIX's text form."""
-
-
-def shown(value: str) -> str:
-    """Return a quoted string with every non-printable character escaped."""
-    quoted = json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in quoted)
-
 
 _ODD_IN_CSV = r'[",\r\n]'
 _ODD_IN_JSON = r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]"

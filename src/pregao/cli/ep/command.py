@@ -1,24 +1,15 @@
-"""``pregao ep``: an EntryPoint client, interactive or driven by a script.
-
-Console of ``pregao ep shell``: reads commands and prints events as they arrive.
-
-Scripts of ``pregao ep run``: all lines are parsed before anything is sent, then run.
-"""
+"""``pregao ep``: an EntryPoint client, interactive or driven by a script."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pregao.cli.ep.console_commands import ConsoleCommand, parse
-from pregao.cli.ep.order_console import ExpectationError, OrderConsole
 from pregao.errors import PregaoError, UsageError
 
 if TYPE_CHECKING:
@@ -100,6 +91,7 @@ def shell(
     account: Account = None,
 ) -> None:
     """Establish a session and enter orders: new, modify, cancel, mass-cancel, cross, status."""
+    from pregao.cli.ep.order_console import run_shell
 
     _hold(
         run_shell, gateway, session, firm, access_key, schema_version, schema, store, segment,
@@ -129,7 +121,7 @@ def run(
     account: Account = None,
 ) -> None:
     """Run a script of requests and expected reports."""
-    from pregao.cli.ep.order_console import ExpectationError
+    from pregao.cli.ep.order_console import ExpectationError, play, read_script
 
     steps = read_script(script)
     try:
@@ -212,98 +204,3 @@ def _no_session(client: Client) -> str:
 
 
 _PATIENCE_S = 10.0
-
-
-_AFTERWARDS_S = 0.5
-"""Time to wait for replies after the end of the input."""
-
-
-async def run_shell(desk: OrderConsole) -> None:
-    """Run commands from standard input until it ends, and print what arrives."""
-    lines: asyncio.Queue[str | None] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    typed = sys.stdin.isatty()
-
-    def listen() -> None:
-        for line in sys.stdin:
-            loop.call_soon_threadsafe(lines.put_nowait, line)
-        loop.call_soon_threadsafe(lines.put_nowait, None)
-
-    # A daemon thread: a blocking read of standard input must not delay the exit of the process.
-    threading.Thread(target=listen, daemon=True).start()
-    printing = asyncio.create_task(_show(desk))
-    try:
-        if typed:
-            _print_line('Type "help" for the commands, "quit" to end.')
-        while (line := await lines.get()) is not None:
-            try:
-                command = parse(line)
-                if command is None:
-                    continue
-                if command.name == "quit":
-                    return
-                for text in await desk.do(command):
-                    _print_line(text)
-            except PregaoError as error:
-                _print_line(str(error))
-        await asyncio.sleep(_AFTERWARDS_S)
-    finally:
-        printing.cancel()
-        with suppress(asyncio.CancelledError):
-            await printing
-
-
-async def _show(desk: OrderConsole) -> None:
-    while (line := await desk.next_line()) is not None:
-        _print_line(line)
-
-
-def _print_line(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-class ScriptStep(NamedTuple):
-    """A command of a script and its line number."""
-
-    number: int
-    command: ConsoleCommand
-
-
-def read_script(path: Path) -> list[ScriptStep]:
-    """Read the steps of a script; errors name the line."""
-    try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file.") from None
-    steps = []
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            command = parse(line)
-        except UsageError as error:
-            raise UsageError(f"{path}:{number}: {error}") from None
-        if command is not None:
-            steps.append(ScriptStep(number, command))
-    if not steps:
-        raise UsageError(f"{path} contains no command.")
-    return steps
-
-
-async def play(desk: OrderConsole, steps: list[ScriptStep], name: str) -> None:
-    """Run a script and print what is sent and the expectations that were met."""
-    expectations = 0
-    for number, command in steps:
-        if command.name == "quit":
-            break
-        try:
-            for line in await desk.do(command):
-                sys.stdout.write(f"{line}\n")
-        except ExpectationError as error:
-            raise ExpectationError(f"{name}:{number}: {error}") from None
-        except PregaoError as error:
-            raise UsageError(f"{name}:{number}: {error}") from None
-        expectations += command.name == "expect"
-    sys.stdout.write(f"{name}: {len(steps)} steps, {expectations} expectations, all met\n")
-    sys.stdout.flush()

@@ -1,14 +1,21 @@
-"""Runs the commands of ``pregao ep`` with a client, and formats events as lines."""
+"""Order console of ``pregao ep``: commands run with a client, typed or read from a script.
+
+Events are printed as lines. A script is parsed as a whole before anything is sent.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pregao.cli.ep import console_commands as language
-from pregao.cli.ep.console_commands import NOTHING, ConsoleCommand
+from pregao.cli.ep.console_commands import NOTHING, ConsoleCommand, parse
 from pregao.clock import MILLISECOND, SECOND, parse_span, system_clock
 from pregao.entrypoint.client import Client
 from pregao.entrypoint.events import (
@@ -301,3 +308,98 @@ def _same(value: Any, text: str) -> bool:
         except ArithmeticError:
             return False
     return str(value) == text
+
+
+_AFTERWARDS_S = 0.5
+"""Time to wait for replies after the end of the input."""
+
+
+async def run_shell(desk: OrderConsole) -> None:
+    """Run commands from standard input until it ends, and print what arrives."""
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    typed = sys.stdin.isatty()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+        loop.call_soon_threadsafe(lines.put_nowait, None)
+
+    # A daemon thread: a blocking read of standard input must not delay the exit of the process.
+    threading.Thread(target=listen, daemon=True).start()
+    printing = asyncio.create_task(_show(desk))
+    try:
+        if typed:
+            _print_line('Type "help" for the commands, "quit" to end.')
+        while (line := await lines.get()) is not None:
+            try:
+                command = parse(line)
+                if command is None:
+                    continue
+                if command.name == "quit":
+                    return
+                for text in await desk.do(command):
+                    _print_line(text)
+            except PregaoError as error:
+                _print_line(str(error))
+        await asyncio.sleep(_AFTERWARDS_S)
+    finally:
+        printing.cancel()
+        with suppress(asyncio.CancelledError):
+            await printing
+
+
+async def _show(desk: OrderConsole) -> None:
+    while (line := await desk.next_line()) is not None:
+        _print_line(line)
+
+
+def _print_line(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+class ScriptStep(NamedTuple):
+    """A command of a script and its line number."""
+
+    number: int
+    command: ConsoleCommand
+
+
+def read_script(path: Path) -> list[ScriptStep]:
+    """Read the steps of a script; errors name the line."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a text file.") from None
+    steps = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            command = parse(line)
+        except UsageError as error:
+            raise UsageError(f"{path}:{number}: {error}") from None
+        if command is not None:
+            steps.append(ScriptStep(number, command))
+    if not steps:
+        raise UsageError(f"{path} contains no command.")
+    return steps
+
+
+async def play(desk: OrderConsole, steps: list[ScriptStep], name: str) -> None:
+    """Run a script and print what is sent and the expectations that were met."""
+    expectations = 0
+    for number, command in steps:
+        if command.name == "quit":
+            break
+        try:
+            for line in await desk.do(command):
+                sys.stdout.write(f"{line}\n")
+        except ExpectationError as error:
+            raise ExpectationError(f"{name}:{number}: {error}") from None
+        except PregaoError as error:
+            raise UsageError(f"{name}:{number}: {error}") from None
+        expectations += command.name == "expect"
+    sys.stdout.write(f"{name}: {len(steps)} steps, {expectations} expectations, all met\n")
+    sys.stdout.flush()

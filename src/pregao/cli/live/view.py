@@ -27,7 +27,6 @@ from rich.text import Text
 
 from pregao.book.state import State
 from pregao.cli.book import price_text
-from pregao.cli.console import PlainConsole
 from pregao.clock import SECOND, format_ns
 from pregao.events import TradeBusted
 from pregao.feed.channel.settings import ChannelState
@@ -251,7 +250,7 @@ _AROUND_LISTS = 11
 
 def _width(shown: RenderableType) -> int:
     """Return the width of a renderable without a limit."""
-    wide = PlainConsole(width=1000)
+    wide = Console(width=1000)
     return Measurement.get(wide, wide.options, shown).maximum
 
 

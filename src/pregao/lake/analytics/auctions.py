@@ -12,17 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import Column, DataFrame, F, Window
+from pregao.lake.analytics.engine import Column, DataFrame, F, Window, spark_type
 from pregao.lake.analytics.reading import INSTRUMENT, LakeDay, bit
 from pregao.lake.analytics.status import STATUS, lines
-from pregao.lake.analytics.tables import (
-    PRICE,
-    AnalyticsOptions,
-    AnalyticsTable,
-    column,
-    conform,
-    spark_type,
-)
+from pregao.lake.analytics.tables import PRICE, AnalyticsOptions, AnalyticsTable, column, conform
 from pregao.lake.analytics.trades import CONDITIONS, TRADES, stored_trades
 from pregao.umdf.phases import Status
 from pregao.umdf.templates import AUCTION_IMBALANCE, THEORETICAL_OPENING_PRICE, flag

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.lake.analytics.engine import Column, DataFrame, F
+from pregao.lake.analytics.engine import Column, DataFrame, F, spark_type
 from pregao.lake.analytics.reading import INSTRUMENT, LakeDay
 from pregao.lake.analytics.tables import (
     AVERAGE,
@@ -27,7 +27,6 @@ from pregao.lake.analytics.tables import (
     AnalyticsTable,
     column,
     conform,
-    spark_type,
 )
 from pregao.lake.analytics.trades import TRADES, stored_trades
 from pregao.lake.storage.commit_unit import DATE

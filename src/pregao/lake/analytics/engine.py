@@ -13,7 +13,9 @@ from contextvars import ContextVar
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Column", "DataFrame", "F", "Window", "all_of", "local_engine"]
+import pyarrow as pa
+
+__all__ = ["Column", "DataFrame", "F", "Window", "all_of", "local_engine", "spark_type"]
 
 _LOCAL = "pregao.lake.analytics.local"
 _in_process: ContextVar[bool] = ContextVar("in_process", default=False)
@@ -53,3 +55,25 @@ def local_engine() -> Iterator[None]:
 def all_of(frames: Iterable[DataFrame]) -> DataFrame:
     """Return the rows of all frames, which have equal columns."""
     return reduce(lambda some, more: some.unionByName(more), frames)
+
+
+_SPARK_NAMES = {
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.float64(): "double",
+}
+
+
+def spark_type(kind: Any) -> str:
+    """Return Spark's name of a type."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in kind)}>"
+    return _SPARK_NAMES[kind]

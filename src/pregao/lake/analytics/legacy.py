@@ -30,8 +30,7 @@ from pregao.feed.legacy.book_updates import (
     TRADING_STATE,
     number_of,
 )
-from pregao.lake.analytics.engine import DataFrame, F, Window
-from pregao.lake.analytics.spark_types import spark_type
+from pregao.lake.analytics.engine import DataFrame, F, Window, spark_type
 from pregao.lake.analytics.timeline import UNTOLD
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.columns import integers, nulled, prices, take

@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import DataFrame, F
+from pregao.lake.analytics.engine import DataFrame, F, spark_type
 from pregao.lake.analytics.order_snapshots import SNAPSHOT
 from pregao.lake.analytics.reading import INSTRUMENT
-from pregao.lake.analytics.tables import column, spark_type
+from pregao.lake.analytics.tables import column
 
 DELETE_FROM = "DELETE_FROM"
 DELETE_THRU = "DELETE_THRU"

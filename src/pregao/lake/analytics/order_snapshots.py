@@ -31,9 +31,9 @@ from pregao.feed.replay.sequence import (
 )
 from pregao.feed.replay.snapshots import AbsentInstruments, Snapshots
 from pregao.lake.analytics import _kernels
-from pregao.lake.analytics.engine import DataFrame
+from pregao.lake.analytics.engine import DataFrame, spark_type
 from pregao.lake.analytics.reading import LakeDay
-from pregao.lake.analytics.tables import PRICE, column, spark_type
+from pregao.lake.analytics.tables import PRICE, column
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.columns import nulled, prices
 from pregao.lake.books.legacy_reader import LEGACY

@@ -14,8 +14,7 @@ from pregao.lake.analytics.auctions import AUCTIONS
 from pregao.lake.analytics.bars import BARS, kept_intervals, known_intervals
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
 from pregao.lake.analytics.engine import local_engine
-from pregao.lake.analytics.latency import LATENCY
-from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
+from pregao.lake.analytics.latency import LATENCY, LATENCY_MINUTES
 from pregao.lake.analytics.legacy import LEGACY_SOURCES, LEGACY_TABLES
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.orders import ORDERS

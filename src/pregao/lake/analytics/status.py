@@ -6,15 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import DataFrame, F
+from pregao.lake.analytics.engine import DataFrame, F, spark_type
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay
-from pregao.lake.analytics.tables import (
-    AnalyticsOptions,
-    AnalyticsTable,
-    column,
-    conform,
-    spark_type,
-)
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
 from pregao.lake.analytics.timeline import GroupMember, StatusMessage, timeline
 from pregao.umdf.keys import MESSAGE_KEY, key_field
 from pregao.umdf.templates import SECURITY_DEFINITIONS, SECURITY_GROUP_PHASE, SECURITY_STATUS

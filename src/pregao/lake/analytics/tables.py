@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import Column, DataFrame, F
+from pregao.lake.analytics.engine import Column, DataFrame, F, spark_type
 from pregao.lake.analytics.reading import LakeDay
-from pregao.lake.analytics.spark_types import spark_type as spark_type
 from pregao.lake.ingest.schemas import DATE_FIELD, bounded_spec
 from pregao.lake.storage.commit_unit import TableSpec
 

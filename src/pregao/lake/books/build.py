@@ -2,12 +2,15 @@
 
 A build is identified by its inputs. Running it again with the same files and settings does nothing;
 with more inputs, the channel's day is replaced in one commit.
+
+Runner of the tasks of a build of books on Spark.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,6 +31,7 @@ from pregao.lake.books.planner import largest_first, plan_day, plan_tasks
 from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
 from pregao.lake.books.schemas import DEFAULT_DEPTH, DERIVED, MAX_LEVELS, specs
 from pregao.lake.books.task import BookManifest, BookTask, BuildSettings, run_book_task
+from pregao.lake.execution.spark_runner import JobKind, counter, map_on_spark
 from pregao.lake.ingest.runner import TaskProgress
 from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows
 from pregao.lake.storage.filesystem import Location
@@ -327,3 +331,28 @@ def _commit(
         for file in files:
             lake.table_location(file.table).join(file.path).delete()
     return committed
+
+
+_KIND = JobKind("books")
+
+
+def books_on_spark(spark: Any) -> BookRunner:
+    """Return a runner that runs each task as a Spark task."""
+
+    def run(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
+        done = counter(spark)
+        messages = counter(spark)
+
+        def work(blob: bytes) -> BookManifest:
+            manifest = run_book_task(pickle.loads(blob))  # noqa: S301 - sent by our own driver
+            done.add(1)
+            messages.add(manifest.counts["messages"])
+            return manifest
+
+        def watch() -> None:
+            progress.advanced(done.value, messages.value)
+
+        blobs = [pickle.dumps(task) for task in tasks]
+        return map_on_spark(spark, blobs, work, watch, _KIND)
+
+    return run

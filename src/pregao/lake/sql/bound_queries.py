@@ -19,7 +19,7 @@ import pyarrow as pa
 from pregao.errors import PregaoError
 from pregao.lake.sql.duckdb_engine import is_interrupt
 from pregao.lake.sql.duckdb_session import open_session
-from pregao.lake.sql.renamed_columns import renamed_hint
+from pregao.lake.sql.engines import renamed_hint
 from pregao.lake.storage.delta import arrow_schema, dataset, visible_files
 from pregao.lake.storage.lake_store import LakeStore
 

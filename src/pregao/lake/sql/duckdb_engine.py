@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.sql.duckdb_session import open_session, quoted_name, quoted_text
+from pregao.lake.sql.engines import renamed_hint
 from pregao.lake.sql.file_pruning import (
     Condition,
     admitted,
@@ -24,7 +25,6 @@ from pregao.lake.sql.file_pruning import (
     readable_view,
 )
 from pregao.lake.sql.query_guard import Parsed, parse
-from pregao.lake.sql.renamed_columns import renamed_hint
 from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.delta import arrow_schema, dataset, visible_files
 from pregao.lake.storage.filesystem import Location

@@ -1,10 +1,13 @@
 """Choice of the query engine: the named one, else DuckDB if it can read the lake, else Spark.
 
 Interface of the query engines: SQL in, rows as Arrow tables out.
+
+Columns that version 0.2 renamed: errors of queries name the other one, and what to do.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -68,3 +71,42 @@ def open_engine(
     from pregao.lake.sql.spark_tables import connect
 
     return SparkEngine(connect(lake.location, None, master, **(settings or {})), unsafe=unsafe)
+
+
+RENAMED = {
+    "told_by": "source",
+    "separate": "own_status",
+    "known_high": "initial_high",
+    "known_low": "initial_low",
+    "known_volume": "initial_volume",
+    "known_vwap": "initial_vwap",
+    "known_trades": "initial_trades",
+    "left_out": "outliers",
+    "smallest_ns": "min_ns",
+    "unseen_quantity": "unobserved_quantity",
+}
+"""Columns of analytics tables, the old name first."""
+_TABLES = ("auctions", "clock_offsets", "orders", "session_stats", "status")
+_NEW = {new: old for old, new in RENAMED.items()}
+_QUOTED = re.compile(r"[\"`](\w+)[\"`]")
+"""A name in an error of DuckDB or of Spark."""
+
+
+def renamed_hint(words: str, lake: LakeStore) -> str:
+    """Return a clause for the error of a query that names a missing column, or an empty string."""
+    if "column" not in words.lower():
+        return ""
+    for name in _QUOTED.findall(words):
+        if new := RENAMED.get(name):
+            return f" {name} is called {new} since version 0.2."
+        if (old := _NEW.get(name)) and _is_there(old, lake):
+            return (
+                f" Tables of version 0.1 have {old} instead of {name}: rebuild them with "
+                "pregao analytics."
+            )
+    return ""
+
+
+def _is_there(column: str, lake: LakeStore) -> bool:
+    names = set(lake.table_names()).intersection(_TABLES)
+    return any(column in lake.schema(name).names for name in names)

@@ -8,8 +8,8 @@ from typing import Any
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.execution.spark_session import sentence, was_interrupted
+from pregao.lake.sql.engines import renamed_hint
 from pregao.lake.sql.query_guard import require_query
-from pregao.lake.sql.renamed_columns import renamed_hint
 from pregao.lake.sql.spark_plans import refuse_code, require_query_plan, wrapped_query
 from pregao.lake.sql.spark_tables import LakeSession
 
