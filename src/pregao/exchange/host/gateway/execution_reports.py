@@ -36,7 +36,7 @@ from pregao.exchange.engine.model.reports import (
     PositionReported,
     SpreadDefined,
 )
-from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest, changed
+from pregao.exchange.host.gateway.order_requests import OrderCancelRequest, OrderRequest, changed
 from pregao.exchange.host.gateway.positions import PositionReports
 from pregao.exchange.host.gateway.quotes import OffBookReporter
 from pregao.sbe.codec import SchemaCodec
@@ -141,10 +141,10 @@ def cancel_values(
     q: OrderRequest,
     p: InstrumentContext,
     received_ns: int | None,
-    request: CancelRequest | OrderRequest | None,
+    request: OrderCancelRequest | OrderRequest | None,
 ) -> tuple[Any, ...]:
     """Return the values for a canceled order; ``asked`` is its owner's request, if any."""
-    echoed: CancelRequest | OrderRequest = q if request is None else request
+    echoed: OrderCancelRequest | OrderRequest = q if request is None else request
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, r.cum_qty,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.order_id, r.orig_cl_ord_id,
@@ -200,7 +200,7 @@ REJECT_FIELDS: Final = (
 
 
 def reject_values(
-    r: OrderRejected, q: OrderRequest | CancelRequest, received_ns: int
+    r: OrderRejected, q: OrderRequest | OrderCancelRequest, received_ns: int
 ) -> tuple[Any, ...]:
     """Return the values for a rejected request, which echo the request (§7.6.1.3)."""
     head = (
@@ -208,7 +208,7 @@ def reject_values(
         r.transact_time_ns, r.exec_id, r.order_id, r.orig_cl_ord_id,
     )  # fmt: skip
     text = r.text.encode("ascii", "replace")[:250]
-    if isinstance(q, CancelRequest):
+    if isinstance(q, OrderCancelRequest):
         empty = (None,) * 9
         return (*head, *empty, None, None, q.desk, q.memo, text, received_ns, *empty[:5])
     return (
@@ -282,7 +282,7 @@ _MAX_ENDED: Final = 100_000
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
-ClientRequest = OrderRequest | CancelRequest
+ClientRequest = OrderRequest | OrderCancelRequest
 
 
 class RequestContext:

@@ -82,7 +82,7 @@ class OrderRequest(NamedTuple):
     cross_id: int | None = None
 
 
-class CancelRequest(NamedTuple):
+class OrderCancelRequest(NamedTuple):
     """A request to cancel one order, as received."""
 
     session: int
@@ -140,12 +140,12 @@ ON_THE_WIRE: Final = {
 }
 """Wire field of each request field."""
 
-_REQUESTS: Final[dict[str, type[OrderRequest] | type[CancelRequest]]] = {
+_REQUESTS: Final[dict[str, type[OrderRequest] | type[OrderCancelRequest]]] = {
     "SimpleNewOrder": OrderRequest,
     "SimpleModifyOrder": OrderRequest,
     "NewOrderSingle": OrderRequest,
     "OrderCancelReplaceRequest": OrderRequest,
-    "OrderCancelRequest": CancelRequest,
+    "OrderCancelRequest": OrderCancelRequest,
 }
 _PARTIES: Final = ("location", "trader", "executing_trader")
 _TEXTS: Final = (*_PARTIES, "desk", "memo")
@@ -169,7 +169,10 @@ def request_readers(version: int) -> Mapping[int, Reader]:
 
 
 def _reader(
-    version: int, name: str, request: type[OrderRequest] | type[CancelRequest], codec: MessageCodec
+    version: int,
+    name: str,
+    request: type[OrderRequest] | type[OrderCancelRequest],
+    codec: MessageCodec,
 ) -> Reader:
     message = codec.message
     present = _present(message)
@@ -191,7 +194,7 @@ def _reader(
     )
     accepted: set[tuple[Any, ...]] = set()
 
-    def fault_of(made: OrderRequest | CancelRequest, frame: StreamFrame) -> str | None:
+    def fault_of(made: OrderRequest | OrderCancelRequest, frame: StreamFrame) -> str | None:
         # Reject whatever the full decoder rejects; it also resolves names of enumerated values.
         fault = read_frame(plain, name, frame).fault
         fault = fault or _missing(made) or _text_fault(made)
@@ -255,7 +258,7 @@ def text_fault(name: str, text: str) -> str | None:
     return None
 
 
-def _text_fault(request: OrderRequest | CancelRequest) -> str | None:
+def _text_fault(request: OrderRequest | OrderCancelRequest) -> str | None:
     """Return what is wrong with the texts of a request, or None."""
     for field in _TEXTS:
         text = getattr(request, field)
@@ -266,7 +269,7 @@ def _text_fault(request: OrderRequest | CancelRequest) -> str | None:
     return None
 
 
-def _missing(request: OrderRequest | CancelRequest) -> str | None:
+def _missing(request: OrderRequest | OrderCancelRequest) -> str | None:
     """Return the error for a required field without a value, or None (§9, §7.6.1)."""
     for field in ("cl_ord_id", "location", "trader"):
         if not getattr(request, field):
@@ -293,7 +296,9 @@ def side_of(code: int) -> OrderSide:
     return _SIDES[code]
 
 
-def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool) -> Reject | None:
+def refusal(
+    market: Market, request: OrderRequest | OrderCancelRequest, *, new: bool
+) -> Reject | None:
     """Return why a request is rejected before it reaches the engine, or None."""
     listing = market.listings.get(request.security_id)
     if listing is None or listing.instrument.market_segment_id != request.segment:
@@ -379,7 +384,7 @@ def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
     )
 
 
-def cancel_order(request: CancelRequest) -> CancelOrder:
+def cancel_order(request: OrderCancelRequest) -> CancelOrder:
     """Return the command that cancels an order."""
     return CancelOrder(
         request.session,

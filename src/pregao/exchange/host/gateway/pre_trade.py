@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from pregao.entrypoint.gateway_sessions import GatewaySession
 from pregao.entrypoint.session_settings import SessionAccount, Throttle, ThrottleLimit
-from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
+from pregao.exchange.host.gateway.order_requests import OrderCancelRequest, OrderRequest
 
 NOT_AUTHORIZED: Final = 6
 """FIX reject reason of a request that the sender is not authorized for."""
@@ -67,9 +67,9 @@ def restricted(account: SessionAccount) -> bool:
     return any(getattr(account, name) is not None for name in _LISTS)
 
 
-def order_fault(account: SessionAccount, request: OrderRequest | CancelRequest) -> str | None:
+def order_fault(account: SessionAccount, request: OrderRequest | OrderCancelRequest) -> str | None:
     """Return why a session is not authorized for a request, or None."""
-    named = None if isinstance(request, CancelRequest) else request.account
+    named = None if isinstance(request, OrderCancelRequest) else request.account
     return _fault(
         account,
         _text(request.location),

@@ -16,7 +16,7 @@ from pregao.exchange.engine.model.events import MarketEvent
 from pregao.exchange.engine.model.operations_commands import AdvanceTime
 from pregao.exchange.host.gateway import order_requests, other_requests
 from pregao.exchange.host.gateway.execution_reports import ExecutionReporter, RequestContext
-from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
+from pregao.exchange.host.gateway.order_requests import OrderCancelRequest, OrderRequest
 from pregao.exchange.host.gateway.pre_trade import (
     NOT_AUTHORIZED,
     message_fault,
@@ -93,7 +93,7 @@ class RequestRouter:
         self._reporting.clear_contexts()
 
     def request(
-        self, event: RequestReceived, request: OrderRequest | CancelRequest, now_ns: int
+        self, event: RequestReceived, request: OrderRequest | OrderCancelRequest, now_ns: int
     ) -> None:
         """Pass a frequent request to the engine, or reject it."""
         self.requests += 1
@@ -118,7 +118,7 @@ class RequestRouter:
             self._refuse(request, reject, new=new, now_ns=now_ns)
             return
         command: Command
-        if isinstance(request, CancelRequest):
+        if isinstance(request, OrderCancelRequest):
             command = order_requests.cancel_order(request)
         elif new:
             command = order_requests.new_order(request, self._session(request.session).account.firm)
@@ -147,7 +147,7 @@ class RequestRouter:
 
     def _refuse(
         self,
-        request: OrderRequest | CancelRequest,
+        request: OrderRequest | OrderCancelRequest,
         reject: reject_codes.Reject,
         *,
         new: bool,
@@ -156,7 +156,7 @@ class RequestRouter:
         """Send the reject of a request that does not reach the market."""
         if new:
             response = CxlRejResponseTo.NEW
-        elif isinstance(request, CancelRequest):
+        elif isinstance(request, OrderCancelRequest):
             response = CxlRejResponseTo.CANCEL
         else:
             response = CxlRejResponseTo.REPLACE
