@@ -1,0 +1,104 @@
+"""Layout of the package: names that exist once, folders that stay small, facades that stay lazy."""
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import pregao
+
+ROOT = Path(pregao.__file__).parent
+MAX_MODULES = 620
+MAX_MODULES_IN_A_FOLDER = 30
+FACADES = {
+    "pregao": set(),
+    # `capture` is small and has no optional dependency: it imports its modules eagerly.
+    "pregao.capture": None,
+    # The function `messages` has the name of its module, so it cannot be imported lazily.
+    "pregao.entrypoint": {"framing", "messages"},
+    "pregao.lake": set(),
+    "pregao.live": set(),
+    "pregao.plot": set(),
+}
+"""Packages whose `__init__` lists names, with the modules of theirs that it imports at once."""
+
+
+def modules():
+    return sorted(ROOT.rglob("*.py"))
+
+
+def test_a_public_class_is_defined_in_one_module():
+    homes = defaultdict(list)
+    for path in modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(str(path.relative_to(ROOT)))
+    assert len(homes) > 1_000
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
+def test_folders_and_the_package_stay_small():
+    sizes = defaultdict(int)
+    for path in modules():
+        sizes[path.parent] += 1
+    assert {
+        str(at.relative_to(ROOT)): n for at, n in sizes.items() if n > MAX_MODULES_IN_A_FOLDER
+    } == {}
+    assert 500 < sum(sizes.values()) <= MAX_MODULES
+
+
+def package_of(path):
+    return ".".join(path.relative_to(ROOT.parent).parent.parts)
+
+
+def test_a_package_is_a_docstring_unless_it_is_a_facade():
+    found = {}
+    for path in modules():
+        if path.name == "__init__.py":
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            assert ast.get_docstring(tree), path
+            found[package_of(path)] = len(tree.body) > 1
+    assert {name for name, has_code in found.items() if has_code} == set(FACADES)
+
+
+def imports(nodes):
+    """Names that `from … import` statements import, with the module that defines each."""
+    found = {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("pregao"):
+            for alias in node.names:
+                is_module = node.module == "pregao"  # a subpackage, such as `pregao.plot`
+                found[alias.name] = f"pregao.{alias.name}" if is_module else node.module
+    return found
+
+
+def declared(package):
+    """The names that a facade imports at once, and those that it imports on first use."""
+    tree = ast.parse(Path(import_module(package).__file__).read_text(encoding="utf-8"))
+    for_type_checkers = [node.body for node in tree.body if isinstance(node, ast.If)]
+    return imports(tree.body), imports(node for body in for_type_checkers for node in body)
+
+
+@pytest.mark.parametrize("package", FACADES)
+def test_a_facade_lists_each_name_that_it_imports_once(package):
+    facade = import_module(package)
+    eager, lazy = declared(package)
+    names = getattr(facade, "__all__", None) or list(facade._HOME)
+    assert len(names) == len(set(names)) > 3
+    # `imported` is the guard that names a missing extra.
+    assert set(names) == (set(eager) | set(lazy)) - {"imported"}
+
+
+@pytest.mark.parametrize("package", [name for name, eager in FACADES.items() if eager is not None])
+def test_a_facade_imports_its_modules_on_first_use(package):
+    # In a new process: this one has imported them.
+    code = f"import sys, {package}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    homes = set(declared(package)[1].values())
+    eager = {f"{package}.{module}" for module in FACADES[package]}
+    assert homes - eager
+    assert homes & set(done.stdout.split()) == eager & homes
