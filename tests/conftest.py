@@ -189,6 +189,7 @@ SLOW = ON_SPARK | {
     "test_feed_simulated_day",
     "test_feed_bulk_and_plain",
     "test_fuzz_kernels",
+    "test_guide",
     "test_host_restart",
     "test_host_sessions",
     "test_hostile_settings",
