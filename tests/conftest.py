@@ -138,8 +138,10 @@ ON_SPARK = frozenset(
 TOGETHER = {
     "test_lake_cluster_standalone": "test_lake_cluster_page",
     "test_lake_datasource_results": "test_lake_access_connect",
-    # Both begin by compiling the kernels of books, where no run has done so yet.
+    # They begin by compiling the kernels of books, if no run has done so yet; the guide comes last,
+    # because compilation takes minutes under a profiler.
     "test_cli_books": "test_cli_messages",
+    "test_guide": "test_cli_messages",
     **dict.fromkeys(ON_SPARK, "spark"),
 }
 """Files that use the same Spark, cluster or server: one process runs them, and starts it once."""
