@@ -127,7 +127,7 @@ def _signature(what: Any) -> str:
 
 
 def _messages(protocol: str, title: str) -> Iterator[str]:
-    from pregao.cli.schema import choose, contents, described
+    from pregao.schemas.description import choose, contents, described
 
     schema, versions = choose(protocol, None, None)
     yield f"# Messages of {title}\n"

@@ -235,7 +235,7 @@ def test_a_small_ingest_without_java_works_in_the_process(tmp_path, monkeypatch)
     assert "no Java found: running without Spark" in result.output
     assert "books: done" in result.output
     assert "analytics: done" in result.output
-    monkeypatch.setattr(ingest_command, "MOST_WITHOUT_JAVA", 100)
+    monkeypatch.setattr(ingest_command, "MAX_LOCAL_BYTES", 100)
     with pytest.raises(UsageError, match=r"needs Java\. Or use --engine local, which"):
         run("ingest", *captures, "--lake", tmp_path / "other")
     with pytest.raises(UsageError, match=r"Spark needs Java\.$"):

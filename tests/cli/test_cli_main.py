@@ -66,12 +66,12 @@ def test_debug_shows_where_an_error_arose(pregao, monkeypatch, tmp_path):
 
 
 def test_an_interrupt_ends_with_130(pregao, monkeypatch, tmp_path):
-    from pregao.cli.decode import command
+    from pregao.cli.decode import request
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "decode_captures", interrupted)
+    monkeypatch.setattr(request, "decode_captures", interrupted)
     assert pregao("decode", tmp_path).code == 130
 
 
@@ -89,7 +89,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path):
 
 
 def test_an_interrupt_leaves_no_files(pregao, monkeypatch, tmp_path):
-    from pregao.cli.decode.outputs import TableOutput
+    from pregao.cli.decode.tables import TableOutput
 
     capture = small_market().write(tmp_path / "day.pcap")
     seen: list[str] = []

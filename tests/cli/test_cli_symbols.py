@@ -69,6 +69,8 @@ def test_a_subscription_takes_any_case():
     from pregao.live import Subscription
 
     wanted = Subscription(["petr4", "7"])
-    assert [wanted.wants("PETR4", 1), wanted.wants("petr4", 1), wanted.wants(None, 7)] == [True] * 3
-    assert not wanted.wants("VALE3", 1)
-    assert not wanted.wants(None, 1)
+    assert [wanted.matches("PETR4", 1), wanted.matches("petr4", 1), wanted.matches(None, 7)] == [
+        True
+    ] * 3
+    assert not wanted.matches("VALE3", 1)
+    assert not wanted.matches(None, 1)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.cli.decode.outputs import text_bytes
+from pregao.cli.decode.tables import text_bytes
 from pregao.cli.decode.text import (
     TextFormat,
     column_text,

@@ -263,15 +263,15 @@ class Checked:
         if other is not None:
             self._index |= {place: at for at, place in enumerate(other.places)}
         self._seen = {}
-        teller = self.channel._teller
-        updated = teller.updated
+        emitter = self.channel._emitter
+        updated = emitter.on_update
 
         def noted(security_id, event, update):
             self._seen.pop(security_id, None)
             updated(security_id, event, update)
 
-        teller.updated = noted
-        teller.delivered = lambda _place: self.compare()
+        emitter.on_update = noted
+        emitter.on_packet = lambda _place: self.compare()
 
     def compare(self):
         """Every book, with the truth at its packet key."""

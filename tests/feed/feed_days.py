@@ -172,7 +172,7 @@ class ListColumns:
     def texts(self, name):
         return [row.get(name) for row in self.rows]
 
-    def taken(self, chosen):
+    def take(self, chosen):
         return ListColumns([self.rows[at] for at in chosen.tolist()])
 
     def followed_by(self, more):
@@ -320,7 +320,7 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
     base = next(v for v in versions if all(version_distance(v, w) >= 0 for w in versions))
     spans = tuple(sorted(first.items(), key=lambda item: version_distance(base, item[0])))
     headers = ListColumns(looped.get(templates.SNAPSHOT_HEADER, []))
-    headers = headers.taken(LoopRows.of(headers).order())
+    headers = headers.take(LoopRows.of(headers).order())
     holes = holes_of(captured, base)
     loops = complete_loops(whole_loops(headers, spans, base), holes)
     day = ChannelDay(base, from_the_start, by_position, spans, holes, loops)
@@ -331,7 +331,7 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
         if template not in (templates.SNAPSHOT_HEADER, templates.SNAPSHOT_ORDERS)
         and "security_id" in rows[0]
     }
-    statistics = {key: rows.taken(LoopRows.of(rows).order()) for key, rows in statistics.items()}
+    statistics = {key: rows.take(LoopRows.of(rows).order()) for key, rows in statistics.items()}
     others = OtherMessages(
         {
             template: ListColumns(rows)

@@ -71,11 +71,11 @@ def test_instruments_beyond_the_limit_are_counted_and_dropped(kind, listened):
     for each in loop(1, *parts):
         send(DEFINITION, each)
     assert len(channel.instruments) == LIMIT
-    follower, state = channel._follower, channel._teller.state
+    follower, state = channel._follower, channel._emitter.state
     sizes = {
         "instruments": len(follower._instruments), "books": len(follower.books),
         "statistics": len(state.statistics), "states": len(state.phases._states),
-        "told": len(state._status_told), "awaited": len(channel._teller.awaited),
+        "told": len(state._status_published), "awaited": len(channel._emitter.awaited),
         "early": len(follower._waiting),
     }  # fmt: skip
     assert max(sizes.values()) <= 2 * LIMIT, sizes

@@ -73,7 +73,7 @@ def followed(out, truth, *, from_the_start):
     """Follow the captures of both feeds, in arrival order."""
     seen = Comparison(truth)
     follower = Follower(from_the_start=from_the_start, listener=seen)
-    lines = Lines(follower, seen.lost, most_wait_ns=5 * MILLISECOND)
+    lines = Lines(follower, seen.lost, max_wait_ns=5 * MILLISECOND)
     seen.follower = follower
     for each in packets_of(out):
         if each.stream == "Snapshot":

@@ -234,7 +234,7 @@ def test_batches_next_to_another_channel_give_the_same_as_single_packets(day):
     )
     one_by_one, at_once = Heard(), Heard()
     with running(config, one_by_one) as handler, running(beside) as other, running(config) as deaf:
-        other.ask(lambda asked: asked.listen(at_once, singly=False))
+        other.call(lambda feed: feed.add_listener(at_once, singly=False))
         replayer(folder, targets, speed=10.0).run()
         settled(handler, packets_of(summary))
         every = handler, other, deaf
@@ -242,11 +242,11 @@ def test_batches_next_to_another_channel_give_the_same_as_single_packets(day):
         until(
             lambda: (
                 alike(delivered(each) for each in every)
-                and alike(each.ask(statistics) for each in every)
+                and alike(each.call(statistics) for each in every)
             ),
-            lambda: [(delivered(each), each.ask(statistics)) for each in every],
+            lambda: [(delivered(each), each.call(statistics)) for each in every],
         )
-        pumped = deaf.ask(lambda asked: asked.channels[NUMBER].channel.pumped)
+        pumped = deaf.call(lambda feed: feed.channels[NUMBER].channel.pumped)
     # Snapshots may arrive at another time: the events of the incremental stream are the same.
     first, second = (
         [replace(each, received_ns=0) for each in heard.events if is_of_market(each)]
@@ -367,7 +367,7 @@ def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
         handler.call(quick.begin)
         replayer(folder, targets, speed=40.0).run()
         settled(handler, packets_of(summary))
-        assert slow.behind
+        assert slow.overflowed
         assert slow.take() == []
         handler.call(slow.refresh)
         missed, *fresh = slow.take()
@@ -375,7 +375,7 @@ def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
         heard = quick.take()
     assert isinstance(missed, ItemsMissed)
     assert missed.count == slow.missed > 1000
-    assert not slow.behind
+    assert not slow.overflowed
     assert {each.security_id for each in fresh} <= set(found)
     assert len(fresh) >= 5
     for each in fresh:
@@ -398,7 +398,7 @@ def test_fresh_books_always_fit_and_losses_are_never_forgotten(day):
         handler.call(tiny.refresh)
         replayer(folder, targets, speed=40.0).run()  # of the past: no new events
         settled(handler, 2 * packets_of(summary))
-        if tiny.behind:
+        if tiny.overflowed:
             handler.call(tiny.refresh)
         missed, *fresh = tiny.take()
     assert isinstance(missed, ItemsMissed)

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from pregao.cli.main import app
 from pregao.cli.plot import ChartKind
 from pregao.errors import PregaoError
-from pregao.lake import storage
 from pregao.lake.sql.bound_queries import bound_rows
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.web.lake_market import LakeMarket
 from pregao.web.server import PageServer, lake_application
 from tests.web.conftest import DAY
@@ -193,6 +193,6 @@ def test_a_session_of_the_page_can_open_no_file(place, tmp_path, sql):
     file = tmp_path / "some.csv"
     file.write_text("a\n1\n")
     with pytest.raises(PregaoError, match="gaps cannot be read"):
-        bound_rows(storage.Lake(place), ["gaps"], sql.format(file=file))
+        bound_rows(LakeStore(place), ["gaps"], sql.format(file=file))
     assert [path.name for path in tmp_path.iterdir()] == ["some.csv"]
     assert file.read_text() == "a\n1\n"

@@ -93,6 +93,7 @@ def export(
     """
     from pregao.cli import option_values
     from pregao.cli.output_files import NewFiles
+    from pregao.lake.books.selection import BookSelection
     from pregao.lake.exports.tabular import ending_of
     from pregao.lake.storage.lake_store import LakeStore
 

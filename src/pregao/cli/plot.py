@@ -47,7 +47,7 @@ class ChartKind(StrEnum):
 
 
 def plot(
-    kind: Annotated[ChartKind, typer.Argument(help="ChartKind of chart.")],
+    kind: Annotated[ChartKind, typer.Argument(help="Kind of chart.")],
     lake: options.Lake,
     output: Annotated[
         Path,

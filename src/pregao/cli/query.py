@@ -47,7 +47,7 @@ def query(
             metavar="DIR",
             envvar=LAKE_VARIABLE,
             show_default="lake of pregao.toml",
-            help="LakeStore directory or URI.",
+            help="Lake directory or URI.",
         ),
     ] = None,
     example: Annotated[

@@ -30,7 +30,7 @@ EPILOG = "\n\n".join(
 
 
 def replay(
-    files: Annotated[list[str], typer.Argument(help="CaptureInputs or folders of captures.")],
+    files: Annotated[list[str], typer.Argument(help="Captures or folders of captures.")],
     to: Annotated[
         list[str] | None,
         typer.Option(

@@ -227,16 +227,16 @@ def test_a_checkpoint_whose_values_do_not_fit_leaves_the_exchange_unchanged(tmp_
     expected, path = kept(tmp_path)
     whole = path.read_bytes()
     for change in (
-        {"told": json.dumps({"instruments": 5})},
-        {"told": "[" * 5000},
-        {"told": "5"},
+        {"start_settings": json.dumps({"instruments": 5})},
+        {"start_settings": "[" * 5000},
+        {"start_settings": "5"},
         {"accepting": {99: True}},
         {"active": 77},
-        {"told": '{"risk": "no list", '},
+        {"start_settings": '{"risk": "no list", '},
     ):
         state = STATE.unpack(whole[HEAD_BYTES:])
-        if change.get("told", "").startswith('{"risk'):
-            change["told"] += state.told[1:].replace('"risk"', '"other"')
+        if change.get("start_settings", "").startswith('{"risk'):
+            change["start_settings"] += state.start_settings[1:].replace('"risk"', '"other"')
         path.write_bytes(resealed(whole, STATE.pack(dataclasses.replace(state, **change))))
         host, count = started(tmp_path)
         assert whole_state(host) == expected, change

@@ -75,12 +75,12 @@ def test_a_catalogue_in_json_is_read_within_the_same_bounds(tmp_path):
 
 
 def bundled(name):
-    found = Path(parse_catalogue.__code__.co_filename).parents[1] / name
+    found = Path(parse_catalogue.__code__.co_filename).parents[2] / name
     return tomllib.loads(found.read_text("utf-8"), parse_float=Decimal)
 
 
 def first_instruments():
-    document = bundled("engine/catalogue.toml")
+    document = bundled("engine/model/catalogue.toml")
     return {
         name: table[:2] if isinstance(table, list) else table for name, table in document.items()
     }

@@ -65,6 +65,6 @@ def test_each_moment_of_a_series_is_what_a_lookup_gives(day, symbol, shares):
 def test_a_series_of_one_replay_gives_the_last_moments():
     lookup, first, last = books("losses", "PETR4")
     times = np.linspace(first, last, 40).astype(np.int64).tolist()
-    some = lookup.series(times, most_replays=1)
+    some = lookup.series(times, max_replays=1)
     assert 0 < len(some) < len(times)
     assert [moment.at_ns for moment in some] == times[-len(some) :]

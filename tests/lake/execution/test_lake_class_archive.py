@@ -111,7 +111,7 @@ def test_a_start_with_settings_in_a_folder_prints_nothing_about_archives(tmp_pat
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")
     code = (
-        "from pregao.lake.execution import spark_session\n"
+        "from pregao.lake import spark_session\n"
         "spark = spark_session('local[1]')\n"
         "print(spark.conf.get('spark.sql.shuffle.partitions'))\n"
         "spark.stop()\n"

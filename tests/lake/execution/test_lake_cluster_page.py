@@ -243,8 +243,8 @@ def test_the_time_that_was_waited_for_an_executor_is_stated(monkeypatch, granted
     monkeypatch.setattr(cluster_check, "time", SimpleNamespace(
         monotonic=lambda: next(clock), sleep=lambda _seconds: None
     ))  # fmt: skip
-    monkeypatch.setattr(cluster_check, "look_at_cluster", lambda _context: cluster)
-    monkeypatch.setattr(cluster_check, "_asked_memory", lambda _context: 1024)
+    monkeypatch.setattr(cluster_check, "cluster_status", lambda _context: cluster)
+    monkeypatch.setattr(cluster_check, "_requested_memory", lambda _context: 1024)
     spark = MagicMock()
     spark.sparkContext.master = "spark://head:7077"
     spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size.return_value = 1

@@ -30,11 +30,11 @@ def clean(tmp_path_factory):
 
 def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
     """A worker is killed when it has written: Spark tries again, and nothing is there twice."""
-    from pregao.lake.execution import spark_runner
+    from pregao.lake.ingest import runner
 
     died = tmp_path / "died"
 
-    def deadly(task, work=spark_runner.run_task):
+    def deadly(task, work=runner.run_task):
         import os
         import signal
 
@@ -44,7 +44,7 @@ def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
             os.kill(os.getpid(), signal.SIGKILL)
         return manifest
 
-    monkeypatch.setattr(spark_runner, "run_task", deadly)
+    monkeypatch.setattr(runner, "run_task", deadly)
     report = ingest(
         [str(day())],
         str(tmp_path / "lake"),

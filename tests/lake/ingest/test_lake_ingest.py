@@ -119,7 +119,7 @@ def test_streamed_windows_give_the_same_tables(whole, tmp_path, monkeypatch):
     def small_windows(**fields):
         return real(**fields, window_bytes=100_000)
 
-    monkeypatch.setattr(planner, "Task", small_windows)
+    monkeypatch.setattr(planner, "IngestTask", small_windows)
     windows = []
     decode = task.WindowDecoder.decode
     monkeypatch.setattr(

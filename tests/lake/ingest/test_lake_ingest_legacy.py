@@ -129,7 +129,9 @@ def test_trades_are_those_of_the_exchange_and_not_counted_twice(day, lake):
 
 
 def test_the_query_for_trades_leaves_out_cancelled_trades(day, lake):
-    asked = DuckdbEngine(LakeStore(str(lake))).ask(example("legacy_trades").sql).rows().to_pylist()
+    asked = (
+        DuckdbEngine(LakeStore(str(lake))).query(example("legacy_trades").sql).rows().to_pylist()
+    )
     standing = {}
     for line in json_lines(day / "truth/trades.jsonl"):
         key = (line["security_id"], line["trade_id"])

@@ -108,7 +108,9 @@ def test_one_invalid_time_moves_no_cut(whole, tmp_path, when, share):
 def test_nor_a_window_of_a_compressed_capture(whole, tmp_path, monkeypatch, when):
     monkeypatch.setattr(task, "BLOCK_BYTES", 16 * 1024)
     real = planner.IngestTask
-    monkeypatch.setattr(planner, "Task", lambda **fields: real(**fields, window_bytes=100_000))
+    monkeypatch.setattr(
+        planner, "IngestTask", lambda **fields: real(**fields, window_bytes=100_000)
+    )
     folder = with_odd_time(tmp_path / "day", ODD_TIMES[when], 0.4)
     for capture in folder.glob("*.pcap"):
         (folder / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))

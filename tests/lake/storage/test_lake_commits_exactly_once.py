@@ -46,14 +46,14 @@ def commit(lake, unit_id, captures, **options):
 def test_a_unit_becomes_visible_in_all_tables_and_is_recorded_in_ingests(lake):
     steps: list[str] = []
     outcome = lake.commit(unit_of(lake.location, "u1", ["c1", "c2"]), watch=steps.append)
-    assert (outcome.unit_id, outcome.committed, outcome.taken) == ("u1", True, {})
+    assert (outcome.unit_id, outcome.committed, outcome.claimed) == ("u1", True, {})
     assert steps == STEPS
     assert counts(lake) == {"ingests": 2, "orders": 2, "trades": 2}
     rows = lake.delta("ingests").to_pyarrow_table().sort_by("capture_id").to_pylist()
     assert [(row["capture_id"], row["unit_id"]) for row in rows] == [("c1", "u1"), ("c2", "u1")]
     assert all(row["committed_at_ns"] > 0 for row in rows)
-    assert lake.known_captures() == {"c1": "u1", "c2": "u1"}
-    assert lake.taken(["c2", "c3"]) == {"c2": "u1"}
+    assert lake.captures() == {"c1": "u1", "c2": "u1"}
+    assert lake.claimed(["c2", "c3"]) == {"c2": "u1"}
     assert lake.pending() == []
 
 
@@ -76,7 +76,7 @@ def test_a_claimed_capture_refuses_the_complete_unit(lake):
     commit(lake, "u1", ["c1"])
     outcome = commit(lake, "u2", ["c2", "c1"])
     assert not outcome.committed
-    assert outcome.taken == {"c1": "u1"}
+    assert outcome.claimed == {"c1": "u1"}
     assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
     assert commit(lake, "u3", ["c2"]).committed
 
@@ -89,7 +89,7 @@ def test_a_capture_that_is_claimed_in_the_last_moment_is_refused(lake):
             commit(lake, "u1", ["c1"])
 
     outcome = lake.commit(unit, watch=overtake)
-    assert outcome.taken == {"c1": "u1"}
+    assert outcome.claimed == {"c1": "u1"}
     assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
     # What was written for the refused unit's `ingests` is taken away again.
     written = lake.table_location("ingests").entries(recursive=True)
@@ -111,7 +111,7 @@ def test_a_unit_that_cannot_be_right_is_refused_before_anything_is_intended(lake
     elsewhere = LakeStore(lake.location.join("nested"))
     with pytest.raises(UsageError, match="has no table _intents, ingests, trades"):
         elsewhere.commit(CommitUnit("u", ("c",), (file,), (ingest_row("c"),)))
-    assert lake.known_captures() == {}
+    assert lake.captures() == {}
 
 
 def test_a_unit_without_captures_and_rows_is_committed_once_too(lake):
@@ -135,7 +135,7 @@ def test_a_process_killed_at_any_step_loses_nothing_and_doubles_nothing(tmp_path
         may_be = {rows} if STEPS.index(name) <= reached else {0, rows if intended else 0}
         assert now[name] in (may_be if name != "ingests" or step == "ingests" else {0})
     assert lake.pending() == (["u1"] if intended and step != "ingests" else [])
-    assert set(lake.known_captures()) == ({"c1", "c2"} if intended else set())
+    assert set(lake.captures()) == ({"c1", "c2"} if intended else set())
     # Another process finishes it; once more changes nothing.
     assert python(ROLL_FORWARD, tmp_path) == 0
     assert lake.roll_forward() == []
@@ -163,7 +163,7 @@ def test_of_two_that_commit_the_same_capture_one_wins(tmp_path):
     assert sorted(codes) == [0, 10]
     lake = LakeStore(tmp_path)
     winner = f"u{codes.index(0) + 1}"
-    assert Counter(lake.known_captures().values()) == {winner: 2}
+    assert Counter(lake.captures().values()) == {winner: 2}
     assert counts(lake) == {"ingests": 2, "orders": 2, "trades": 2}
 
 

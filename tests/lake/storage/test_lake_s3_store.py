@@ -40,7 +40,7 @@ def test_tables_are_created_committed_to_and_read_by_others(lake):
     assert lake.table_names() == ["ingests", "orders", "trades"]
     assert lake.commit(unit_of(lake.location, "u1", ["c1"])).committed
     again = lake.commit(unit_of(lake.location, "u2", ["c1"]))
-    assert again.taken == {"c1": "u1"}
+    assert again.claimed == {"c1": "u1"}
     assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
     place = lake.table_location("orders")
     frame = pl.scan_delta(place.delta_uri, storage_options=place.storage_options).collect()

@@ -82,7 +82,7 @@ def test_a_full_disk_is_reported_by_the_commit(small_lake):
     told = """
 import resource, signal
 from pregao.errors import UsageError
-lake = Lake(sys.argv[1])
+lake = LakeStore(sys.argv[1])
 unit = unit_of(lake.location, "u3", ["c3"])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 def fill(step):

@@ -56,20 +56,20 @@ def declared_and_left(lake, number=9):
 
 def test_logs_forget_ids_that_still_refuse(lake):
     assert marks(lake, 3) == {"orders", "trades", "ingests", "_intents", "capture"}
-    before, known = counts(lake), lake.known_captures()
+    before, known = counts(lake), lake.captures()
     retire(lake)
     assert marks(lake, 3) == set()
-    assert lake.known_captures() == known
-    assert lake.taken(["c3", "c7"]) == {"c3": "u3"}
-    assert lake.taken([f"c{number}" for number in range(100)]).keys() == {
+    assert lake.captures() == known
+    assert lake.claimed(["c3", "c7"]) == {"c3": "u3"}
+    assert lake.claimed([f"c{number}" for number in range(100)]).keys() == {
         f"c{number}" for number in range(UNITS)
     }
-    assert lake.taken_beginning_with("guard 2026-05-2").keys() == {
+    assert lake.claimed_with_prefix("guard 2026-05-2").keys() == {
         f"guard 2026-05-21 {number}" for number in range(UNITS)
     }
-    assert lake.taken_beginning_with("guard 2026-05-22") == {}
+    assert lake.claimed_with_prefix("guard 2026-05-22") == {}
     assert lake.pending() == []
-    assert lake.commit(unit_of(lake.location, "other", ["c8", "c3"])).taken == {"c3": "u3"}
+    assert lake.commit(unit_of(lake.location, "other", ["c8", "c3"])).claimed == {"c3": "u3"}
     assert commit(lake, 3, rows=5).committed
     with pytest.raises(UsageError, match="committed before with other captures"):
         lake.commit(unit_of(lake.location, "u3", ["c8"]))
@@ -89,7 +89,7 @@ def test_they_are_retired_when_there_are_many_and_pending_ones_are_not(lake):
     # What was retired before is merged with it, and stays retired.
     retire(lake)
     assert len(visible_files(lake.delta("_intents"))) == 1
-    assert lake.taken(["c0", "c9"]) == {"c0": "u0", "c9": "u9"}
+    assert lake.claimed(["c0", "c9"]) == {"c0": "u0", "c9": "u9"}
 
 
 def test_a_late_writer_to_a_retired_unit_adds_nothing(lake):
@@ -145,11 +145,11 @@ def test_a_writer_that_dies_while_retiring_leaves_a_lake_that_refuses(lake, monk
     assert table in marks(lake, 0)
     assert lake.roll_forward() == []
     assert commit(lake, 0).committed
-    assert lake.commit(unit_of(lake.location, "other", ["c0"])).taken == {"c0": "u0"}
+    assert lake.commit(unit_of(lake.location, "other", ["c0"])).claimed == {"c0": "u0"}
     assert counts(lake) == before
     assert commit(lake, 7).committed
     retire(lake)
-    assert lake.taken(["c0", "c7"]) == {"c0": "u0", "c7": "u7"}
+    assert lake.claimed(["c0", "c7"]) == {"c0": "u0", "c7": "u7"}
 
 
 RETIRE = """
@@ -165,13 +165,13 @@ def test_processes_that_retire_and_commit_concurrently_lose_and_double_nothing(l
     number = 100
     while any(process.poll() is None for process in processes):
         assert commit(lake, number).committed
-        assert not commit(lake, number, rows=3).taken
+        assert not commit(lake, number, rows=3).claimed
         number += 1
     assert [process.wait() for process in processes] == [0, 0]
     units = UNITS + number - 100
     rows = {"orders": 2 * units, "trades": 2 * units, "ingests": 2 * units}
     assert counts(lake) == rows
-    assert len(lake.known_captures()) == 2 * units
+    assert len(lake.captures()) == 2 * units
 
 
 def test_the_log_has_no_more_to_remember_after_many_units_than_after_few(tmp_path):
@@ -205,5 +205,5 @@ def test_an_older_lake_continues_to_work(tmp_path, monkeypatch):
     lake.ensure_tables([ORDERS, TRADES])
     retire(lake)
     assert marks(lake, 0) == marks(lake, 9) == set()
-    assert lake.commit(unit_of(tmp_path, "other", ["c9"])).taken == {"c9": "u9"}
+    assert lake.commit(unit_of(tmp_path, "other", ["c9"])).claimed == {"c9": "u9"}
     assert counts(lake) == {"orders": 12, "trades": 12, "ingests": 11}

@@ -55,7 +55,7 @@ def test_a_table_keeps_its_columns_comments_and_description(tmp_path):
 def test_a_folder_without_a_lake_is_an_error(tmp_path):
     lake = LakeStore(tmp_path)
     assert lake.table_names() == []
-    assert lake.known_captures() == {}
+    assert lake.captures() == {}
     assert lake.roll_forward() == []
     with pytest.raises(UsageError, match="is not a lake: create one with `pregao ingest"):
         lake.require()

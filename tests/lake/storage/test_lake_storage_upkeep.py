@@ -141,13 +141,13 @@ def test_compaction_keeps_rows_and_sorts_them_over_all_files(tmp_path):
     assert len(keys) == 9
     # Nothing is left to do, and the intents are still known.
     assert compact(lake) == []
-    assert lake.known_captures() == {"c0": "u0", "c1": "u1", "c2": "u2"}
+    assert lake.captures() == {"c0": "u0", "c1": "u1", "c2": "u2"}
     assert lake.pending() == []
-    assert lake.commit(unit_of(tmp_path, "u4", ["c1"])).taken == {"c1": "u1"}
+    assert lake.commit(unit_of(tmp_path, "u4", ["c1"])).claimed == {"c1": "u1"}
     age_all(lake, 48)
     vacuum(lake)
     assert sorted_rows(lake) == before
-    assert lake.known_captures() == {"c0": "u0", "c1": "u1", "c2": "u2"}
+    assert lake.captures() == {"c0": "u0", "c1": "u1", "c2": "u2"}
 
 
 def test_the_intent_of_a_pending_unit_is_not_merged(small_lake, monkeypatch):
@@ -174,10 +174,10 @@ def test_processes_that_compact_and_commit_concurrently_lose_and_double_nothing(
         small_lake.commit(unit)
     processes = [python(COMPACT, small_lake.location, wait=False) for _ in range(2)]
     while any(process.poll() is None for process in processes):
-        name = f"y{len(small_lake.known_captures())}"
+        name = f"y{len(small_lake.captures())}"
         small_lake.commit(unit_of(small_lake.location, name, [name]))
     assert [process.wait() for process in processes] == [0, 0]
-    captures = len(small_lake.known_captures())
+    captures = len(small_lake.captures())
     assert captures > 7
     assert counts(small_lake) == {
         "ingests": captures,
