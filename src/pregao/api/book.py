@@ -1,6 +1,6 @@
-"""The book of one instrument, built from messages.
+"""Book of one instrument for users: built from messages, with exact decimal prices.
 
-Levels and orders of a book for users: prices are exact decimals.
+Its levels and orders are views with `Decimal` prices over the integer books of `pregao.book`.
 """
 
 from __future__ import annotations

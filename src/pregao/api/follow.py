@@ -1,7 +1,4 @@
-"""Following channels through captures: the same code as for the live feed, and the same events.
-
-Following channels of the legacy feed through captures, like those of the binary feed.
-"""
+"""Follow the channels of captures, of both feeds, with the code and the events of the live feed."""
 
 from __future__ import annotations
 
@@ -37,6 +34,16 @@ from pregao.umdf.survey.lines import LineNumbers, LineTable
 _FEEDS = ascii_uppercase
 _ALL = 1 << 40
 _FOLLOWED = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
+
+_STREAMS = {
+    LegacyStream.INCREMENTAL.value: Stream.INCREMENTAL,
+    LegacyStream.MARKET_RECOVERY.value: Stream.SNAPSHOT,
+    LegacyStream.INSTRUMENT_DEFINITION.value: Stream.DEFINITION,
+}
+Route = tuple[LegacyFeedChannel, Stream, str]
+
+
+# --- Binary feed ---
 
 
 def follow(
@@ -202,12 +209,7 @@ def _routes(
     return {(line, number): channels[number] for line, number in feeds if number in channels}
 
 
-_STREAMS = {
-    LegacyStream.INCREMENTAL.value: Stream.INCREMENTAL,
-    LegacyStream.MARKET_RECOVERY.value: Stream.SNAPSHOT,
-    LegacyStream.INSTRUMENT_DEFINITION.value: Stream.DEFINITION,
-}
-Route = tuple[LegacyFeedChannel, Stream, str]
+# --- Legacy feed ---
 
 
 def followed_legacy(

@@ -1,6 +1,7 @@
-"""EntryPoint messages in captures, walked and keyed for ``pregao decode``.
+"""EntryPoint messages in captures: keyed blocks of messages, and a survey of the sessions.
 
-Report of EntryPoint in captures: connections, sessions, numbers, messages, skipped bytes.
+The blocks are the input of ``pregao decode``; the survey reports connections, sessions, sequence
+numbers, messages and skipped bytes.
 """
 
 from __future__ import annotations

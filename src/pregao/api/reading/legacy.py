@@ -1,8 +1,7 @@
-"""Captures and raw dumps of the legacy feed: detected by content, read message by message.
+"""Captures and raw dumps of the legacy feed: detection by content, messages, and a report.
 
-Messages of the legacy feed in captures, in the common message form.
-
-Report of captures of the legacy feed: flows, streams, messages, and missing messages.
+Messages are read in their FAST form or in the common message form; the report has the flows,
+streams, messages and missing messages.
 """
 
 from __future__ import annotations
@@ -32,6 +31,9 @@ from pregao.umdf.survey.lines import Destination
 _LOOKED_AT = 64
 _PCAPNG = b"\n\r\r\n"
 _PIECE = 1 << 20
+
+
+# --- Detection ---
 
 
 def reader_of(schema: Path | None) -> MessageReader:
@@ -83,6 +85,9 @@ def is_dump(name: str) -> bool:
     with open_source(name) as source:
         head = source.read(4)
     return head != _PCAPNG and not is_pcap(head)
+
+
+# --- Messages in their FAST form ---
 
 
 class LegacyReadResult(NamedTuple):
@@ -201,6 +206,9 @@ def _dumped(name: str) -> Iterator[tuple[int, int, str, bytes]]:
         yield 0, position, name, held
 
 
+# --- Messages in the common form ---
+
+
 def legacy_messages(
     names: Sequence[str],
     templates: Sequence[str],
@@ -240,6 +248,9 @@ def legacy_messages(
             )
     if account.damaged:
         raise CaptureError(account.damaged[0])
+
+
+# --- Report ---
 
 
 @dataclass(slots=True)

@@ -1,8 +1,7 @@
-"""Selection of packets and messages by time, channel, template and instrument.
+"""Selection of messages by time, channel, template and instrument, and lookup of the names.
 
-Resolution of symbols to instruments, from the definitions in captures.
-
-Lookup of templates by name or number.
+Templates are found by name or number, instruments by the symbols of the definitions in the
+captures.
 """
 
 from __future__ import annotations
