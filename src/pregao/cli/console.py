@@ -1,19 +1,15 @@
-"""Terminal output for people: consoles and tables that never truncate a cell.
+"""Terminal output of commands: escaped text, tables that never truncate a cell, progress bars.
+
+A symbol, a headline or a file name can contain escape codes that move the cursor, retitle the
+window or reverse the direction of a line. `guard` replaces standard output and standard error with
+streams that escape all text of a command; the consoles of this module escape their input and add
+their own colors afterwards.
 
 If a table is wider than the terminal, its text is wrapped, but numbers are not. If that does not
 suffice, optional columns are omitted and listed below the table; otherwise each row is printed as
 a block with one field per line.
 
-Escape control characters from files and the wire in everything printed to the terminal.
-
-A symbol, a headline or a file name can contain escape codes that move the cursor, retitle the
-window or reverse the direction of a line. `guard` replaces standard output and standard error with
-streams that escape all text of a command; the consoles of `pregao.cli.console` escape their input
-and add their own colors afterwards.
-
-Progress bar of a command on standard error, if that is a terminal.
-
-Progress bar of an ingest on standard error, if that is a terminal.
+Progress bars are shown on standard error, if that is a terminal.
 """
 
 from __future__ import annotations
@@ -33,6 +29,15 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
+
+_PIPE_WIDTH = 160
+_AROUND = 3
+"""Width of a column in addition to its text: a space on each side and the separator."""
+_MIN_WIDTH = 10
+"""Words up to this length are never broken."""
+
+
+# --- Escaping of control characters ---
 
 
 def plain(text: str) -> str:
@@ -72,11 +77,7 @@ def guard() -> None:
         sys.stderr = cast(TextIO, GuardedStream(sys.stderr))
 
 
-_PIPE_WIDTH = 160
-_AROUND = 3
-"""Width of a column in addition to its text: a space on each side and the separator."""
-_MIN_WIDTH = 10
-"""Words up to this length are never broken."""
+# --- Consoles and tables ---
 
 
 @cache
@@ -275,6 +276,9 @@ def shown(cell: object) -> str:
     if cell is None:
         return ""
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else plain(str(cell))
+
+
+# --- Progress bars ---
 
 
 class ReadingProgress:

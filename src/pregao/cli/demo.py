@@ -1,6 +1,6 @@
 """``pregao demo``: simulate a session, ingest it, query it, audit its books and plot one.
 
-Draw an order book with block characters, for terminals.
+Without matplotlib, the book is drawn with block characters in the terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pregao.api.book_levels import Level
     from pregao.lake.ingest.report import IngestReport
 
-
 EPILOG = "\n\n".join(
     (
         "Example:",
@@ -32,6 +31,10 @@ EPILOG = "\n\n".join(
 INSTRUMENTS = 12
 LADDER = 6
 """Levels of a book to print."""
+
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_WIDTH = 48
+_DEPTH = 8
 
 
 class DemoQuery(NamedTuple):
@@ -201,11 +204,6 @@ def _go_on(out: Console, folder: Path, symbol: str) -> None:
         "pregao live --demo",
     ):
         print_line(out, f"  {command}")
-
-
-_BLOCKS = " ▏▎▍▌▋▊▉█"
-_WIDTH = 48
-_DEPTH = 8
 
 
 def drawing(

@@ -1,6 +1,6 @@
-"""`pregao doctor`: check whether this machine can run Pregão, with remedies.
+"""`pregao doctor`: check whether this machine can run Pregão, and show remedies.
 
-Findings of `pregao doctor`, and running its checks with a timeout.
+A check that fails or times out becomes a finding too.
 """
 
 from __future__ import annotations
@@ -27,69 +27,11 @@ EPILOG = "\n\n".join(
     )
 )
 
-
-def doctor(
-    as_json: options.Json = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
-) -> None:
-    """Check whether this machine has what Pregão needs, and print remedies.
-
-    Nothing is changed: test files are removed immediately.
-    """
-
-    found = list(findings_of(_checks()))
-    if as_json:
-        typer.echo(json.dumps([asdict(each) for each in found], indent=1))
-    else:
-        _show(found)
-    bad = {FindingLevel.PROBLEM, FindingLevel.WARNING} if strict else {FindingLevel.PROBLEM}
-    raise typer.Exit(1 if any(each.health in bad for each in found) else 0)
-
-
-def _checks() -> list[tuple[str, Check]]:
-    from pregao.cli import doctor_checks
-
-    return [
-        ("python", doctor_checks.check_python),
-        ("packages", doctor_checks.check_packages),
-        ("configuration", doctor_checks.check_configuration),
-        ("java", doctor_checks.check_java),
-        ("memory", doctor_checks.check_memory),
-        ("disks", doctor_checks.check_disks),
-        ("kernels", doctor_checks.check_kernels),
-        ("multicast", doctor_checks.check_multicast),
-        ("receive buffers", doctor_checks.check_buffers),
-        ("ports", doctor_checks.check_ports),
-    ]
-
-
-def _show(found: list[Finding]) -> None:
-    from pregao.cli.console import console, print_line, print_table
-
-    out = console()
-    print_table(
-        out,
-        "",
-        ["subject", "health", "found"],
-        [(each.subject, each.health.value, each.found) for each in found],
-    )
-    for each in found:
-        if each.remedy is not None:
-            print_line(out, f"{each.subject}: {each.remedy}")
-    counts = Counter(each.health for each in found)
-    if counts[FindingLevel.OK] == len(found):
-        print_line(out, "All checks passed.")
-        return
-    parts = [
-        f"{counts[health]} {health.value}{'s' if counts[health] != 1 else ''}"
-        for health in (FindingLevel.PROBLEM, FindingLevel.WARNING)
-        if counts[health]
-    ]
-    print_line(out, f"{' and '.join(parts)}; all other checks passed.")
-
-
 PATIENCE_S = 40.0
 """Timeout of a check: longer than any check that can finish; a dead network disk never answers."""
+
+
+# --- Findings ---
 
 
 class FindingLevel(StrEnum):
@@ -160,3 +102,66 @@ def _bounded(subject: str, check: Check, patience_s: float) -> list[Finding]:
         remedy = "Fix the error shown, then run `pregao doctor` again."
         return [*findings, problem(subject, sentence(errors[0]), remedy)]
     return findings
+
+
+# --- Command ---
+
+
+def doctor(
+    as_json: options.Json = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
+) -> None:
+    """Check whether this machine has what Pregão needs, and print remedies.
+
+    Nothing is changed: test files are removed immediately.
+    """
+
+    found = list(findings_of(_checks()))
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in found], indent=1))
+    else:
+        _show(found)
+    bad = {FindingLevel.PROBLEM, FindingLevel.WARNING} if strict else {FindingLevel.PROBLEM}
+    raise typer.Exit(1 if any(each.health in bad for each in found) else 0)
+
+
+def _checks() -> list[tuple[str, Check]]:
+    from pregao.cli import doctor_checks
+
+    return [
+        ("python", doctor_checks.check_python),
+        ("packages", doctor_checks.check_packages),
+        ("configuration", doctor_checks.check_configuration),
+        ("java", doctor_checks.check_java),
+        ("memory", doctor_checks.check_memory),
+        ("disks", doctor_checks.check_disks),
+        ("kernels", doctor_checks.check_kernels),
+        ("multicast", doctor_checks.check_multicast),
+        ("receive buffers", doctor_checks.check_buffers),
+        ("ports", doctor_checks.check_ports),
+    ]
+
+
+def _show(found: list[Finding]) -> None:
+    from pregao.cli.console import console, print_line, print_table
+
+    out = console()
+    print_table(
+        out,
+        "",
+        ["subject", "health", "found"],
+        [(each.subject, each.health.value, each.found) for each in found],
+    )
+    for each in found:
+        if each.remedy is not None:
+            print_line(out, f"{each.subject}: {each.remedy}")
+    counts = Counter(each.health for each in found)
+    if counts[FindingLevel.OK] == len(found):
+        print_line(out, "All checks passed.")
+        return
+    parts = [
+        f"{counts[health]} {health.value}{'s' if counts[health] != 1 else ''}"
+        for health in (FindingLevel.PROBLEM, FindingLevel.WARNING)
+        if counts[health]
+    ]
+    print_line(out, f"{' and '.join(parts)}; all other checks passed.")

@@ -1,7 +1,4 @@
-"""Machine checks of `pregao doctor`: Java, memory, disks, kernels, network, ports.
-
-Package checks of `pregao doctor`: required and installed versions, missing extras.
-"""
+"""Checks of `pregao doctor`: configuration, Java, memory, disks, kernels, network, packages."""
 
 from __future__ import annotations
 
@@ -26,6 +23,14 @@ _GIGABYTE = 1 << 30
 _GROUP = "233.252.14.250"
 """A group of the range reserved for documentation, to which no feed sends."""
 _DATAGRAM_S = 2.0
+
+_PACKAGE = "pregao"
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?")
+_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+_BOUND = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*([0-9][^\s,]*)")
+
+
+# --- Machine ---
 
 
 def check_configuration() -> Iterator[Finding]:
@@ -266,10 +271,7 @@ def judged_ports(wanted: list[tuple[str, int]]) -> Finding:
     return warning("ports", f"not available: {', '.join(unavailable)}", remedy)
 
 
-_PACKAGE = "pregao"
-_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?")
-_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
-_BOUND = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*([0-9][^\s,]*)")
+# --- Packages ---
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """``pregao export``: write ticks, books and instrument days of a lake to files.
 
-Third-party formats of `pregao export`.
+Instrument days are written in the formats of other tools: Databento's MBO and MBP-10, LOBSTER,
+hftbacktest, NautilusTrader.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pregao.lake.books.selection import BookSelection
     from pregao.lake.storage.lake_store import LakeStore
 
-
 EPILOG = "\n\n".join(
     (
         "Examples:",
@@ -36,6 +36,9 @@ EPILOG = "\n\n".join(
         "instrument. A book has one row per order: bids first, each side in order of priority.",
     )
 )
+
+SAO_PAULO = "America/Sao_Paulo"
+"""Default time zone of LOBSTER's seconds after midnight: the exchange's."""
 
 
 class ExportKind(StrEnum):
@@ -156,10 +159,6 @@ def _write(wanted: _Wanted, sink: BinaryIO) -> int:
     channel = selection.channels[0] if selection.channels else None
     moments = (book_at(lake, name, wanted.when, day, channel) for name in selection.symbols)
     return export_moments(moments, sink, ending, safe_csv=safe)
-
-
-SAO_PAULO = "America/Sao_Paulo"
-"""Default time zone of LOBSTER's seconds after midnight: the exchange's."""
 
 
 def write_third_party(

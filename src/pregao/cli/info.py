@@ -1,9 +1,4 @@
-"""``pregao info``: survey of captures.
-
-Tables of ``pregao info``.
-
-``pregao info`` of the legacy feed, as tables.
-"""
+"""``pregao info``: survey of captures of either feed, as tables or JSON."""
 
 from __future__ import annotations
 
@@ -28,6 +23,8 @@ EPILOG = "\n\n".join(
         "each with its own sequence version; heartbeats have no sequence number.",
     )
 )
+
+_MAX_SEQUENCES = 8
 
 
 def info(
@@ -80,9 +77,6 @@ def info(
         typer.echo(json.dumps(survey, indent=2))
     else:
         show(survey)
-
-
-_MAX_SEQUENCES = 8
 
 
 def show(found: dict[str, Any]) -> None:

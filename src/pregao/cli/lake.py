@@ -1,8 +1,7 @@
-"""`pregao lake`: list, check, compact and vacuum the tables of a lake.
+"""`pregao lake`: list, check, compact and vacuum tables; drop data; write SQL for other tools.
 
-`pregao lake drop`: drop days, channels or ingests from a lake.
-
-`pregao lake views`, `ddl`, `symbol` and `dictionary`: SQL for other tools, and names.
+`drop` removes days, channels or ingests. `views`, `ddl` and `dictionary` write SQL and descriptions
+of the tables; `symbol` finds the names of an instrument.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pregao.lake.drop.drop import DropResult
     from pregao.lake.ingest.verify import CheckResult
 
-
 EPILOG = "\n\n".join(
     (
         "Examples:",
@@ -35,6 +33,48 @@ EPILOG = "\n\n".join(
         "remain until `pregao lake vacuum` removes them.",
     )
 )
+
+VIEWS_EPILOG = "\n\n".join(
+    (
+        "Example: pregao lake views --lake lake -o lake.sql, then: duckdb -init lake.sql",
+        "The file requires no DuckDB extension. It lists the current files of the tables: write it "
+        "again after an ingest.",
+    )
+)
+DDL_EPILOG = "\n\n".join(
+    (
+        "Example: pregao lake ddl --lake s3://bucket/lake --schema main.b3 -o lake.sql",
+        "The statements are in Spark SQL for the Delta connector, which other engines accept too. "
+        "Do not register the folders as plain Parquet: they also contain replaced files.",
+    )
+)
+DICTIONARY_EPILOG = "Example: pregao lake dictionary -o dictionary.md"
+SYMBOL_EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao lake symbol PETR4 --lake lake",
+        "pregao lake symbol PETR4 --date 2026-05-21 --lake lake",
+        "pregao lake symbol 100000010014 --lake lake",
+    )
+)
+
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file instead of standard output."
+    ),
+]
+_Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")]
+
+app = typer.Typer(
+    name="lake",
+    no_args_is_help=True,
+    help="Inspect and maintain a lake.",
+    epilog="Example: pregao lake tables --lake lake",
+)
+
+
+# --- Drop ---
 
 
 def drop(
@@ -113,37 +153,7 @@ def _show(what: DropResult, did: str) -> None:
         typer.echo(f"unchanged, as they are not tables of Pregão: {', '.join(what.left_alone)}")
 
 
-VIEWS_EPILOG = "\n\n".join(
-    (
-        "Example: pregao lake views --lake lake -o lake.sql, then: duckdb -init lake.sql",
-        "The file requires no DuckDB extension. It lists the current files of the tables: write it "
-        "again after an ingest.",
-    )
-)
-DDL_EPILOG = "\n\n".join(
-    (
-        "Example: pregao lake ddl --lake s3://bucket/lake --schema main.b3 -o lake.sql",
-        "The statements are in Spark SQL for the Delta connector, which other engines accept too. "
-        "Do not register the folders as plain Parquet: they also contain replaced files.",
-    )
-)
-DICTIONARY_EPILOG = "Example: pregao lake dictionary -o dictionary.md"
-SYMBOL_EPILOG = "\n\n".join(
-    (
-        "Examples:",
-        "pregao lake symbol PETR4 --lake lake",
-        "pregao lake symbol PETR4 --date 2026-05-21 --lake lake",
-        "pregao lake symbol 100000010014 --lake lake",
-    )
-)
-
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", help="Write to this file instead of standard output."
-    ),
-]
-_Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")]
+# --- SQL and names ---
 
 
 def views(lake: options.Lake, output: _Output = None, force: _Force = False) -> None:
@@ -258,12 +268,7 @@ def _write(text: str, output: Path | None, force: bool) -> None:
     typer.echo(f"pregao: {output} written", err=True)
 
 
-app = typer.Typer(
-    name="lake",
-    no_args_is_help=True,
-    help="Inspect and maintain a lake.",
-    epilog="Example: pregao lake tables --lake lake",
-)
+# --- Tables ---
 
 
 @app.command(epilog="Examples: pregao lake tables --lake lake; pregao lake tables trades --json")

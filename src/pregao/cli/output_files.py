@@ -1,6 +1,6 @@
-"""Output files of a command: written under a temporary name and renamed on success.
+"""Output files and JSON reports of commands: written under a temporary name, renamed on success.
 
-JSON reports of commands; the output path is checked before the work starts.
+The path of a report is checked before the work starts.
 """
 
 from __future__ import annotations

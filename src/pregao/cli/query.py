@@ -1,4 +1,4 @@
-"""`pregao query`: SQL on the tables of a lake."""
+"""`pregao query`: SQL on the tables of a lake, as a table, as JSON or in a file."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ EPILOG = "\n\n".join(
         "and, in v_ticks and v_trades, the phase.",
     )
 )
+
+Writer = Callable[[Any, BinaryIO], None]
 
 
 def query(
@@ -164,9 +166,6 @@ def _list_examples(as_json: bool) -> None:
         typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
         return
     print_table(console(), f"{len(rows)} queries", ["name", "answers"], rows)
-
-
-Writer = Callable[[Any, BinaryIO], None]
 
 
 def show(answer: QueryResult, limit: int) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pregao.web.exchange_panel import ExchangePanel
     from pregao.web.origin_guard import Application
 
-
 EPILOG = "\n\n".join(
     (
         "Examples:",

@@ -1,7 +1,4 @@
-"""``pregao decode``: decode captures to text or files.
-
-Run ``pregao decode`` requests.
-"""
+"""``pregao decode``: decode captures to text or files, and print a summary of what was read."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from pregao.cli import options
 
 if TYPE_CHECKING:
     from pregao.cli.decode.pipeline import DecodeAccount
-
 
 EPILOG = "\n\n".join(
     (

@@ -1,6 +1,7 @@
-"""``pregao exchange ctl``: market operations of a running exchange.
+"""``pregao exchange ctl`` and ``repair``: market operations, and damaged journals.
 
-``pregao exchange repair``: show the damage in a journal and, on request, set it aside.
+``ctl`` sends market operations to a running exchange. ``repair`` shows the damage in a journal and,
+on request, sets it aside.
 """
 
 from __future__ import annotations
@@ -30,11 +31,30 @@ ctl = typer.Typer(
     epilog=CTL_EPILOG,
     no_args_is_help=True,
 )
+Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol of the instrument.")]
+
+Firm = Annotated[int, typer.Argument(metavar="FIRM", help="Firm ID.")]
+Account = Annotated[int, typer.Argument(metavar="ACCOUNT", help="Account ID.")]
+
+Catalogue = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Instrument catalog, TOML or JSON.")
+]
+
+REPAIR_EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao exchange repair journal",
+        "pregao exchange repair journal --yes",
+        "Restore a damaged file from a copy if you have one: a repair cannot recover records.",
+    )
+)
 
 Port = Annotated[
     int, typer.Option("--port", min=1, max=65535, help="Control port of the exchange.")
 ]
-Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol of the instrument.")]
+
+
+# --- Requests to a running exchange ---
 
 
 def _ask(port: int, **request: Any) -> dict[str, Any]:
@@ -253,10 +273,6 @@ def pair(
     _done(port, f"{symbol} and {other} paired", command="pair", symbol=symbol, other=other)
 
 
-Firm = Annotated[int, typer.Argument(metavar="FIRM", help="Firm ID.")]
-Account = Annotated[int, typer.Argument(metavar="ACCOUNT", help="Account ID.")]
-
-
 @ctl.command(epilog="Example: pregao exchange ctl position 85 1234 PETRF360 --long 500")
 def position(
     firm: Firm,
@@ -298,11 +314,6 @@ def take_up(
 ) -> None:
     """Accept a given-up trade on behalf of the take-up firm."""
     _done(port, "refused" if refuse else "accepted", command="take-up", id=number, refuse=refuse)
-
-
-Catalogue = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Instrument catalog, TOML or JSON.")
-]
 
 
 @ctl.command(epilog="Example: pregao exchange ctl add listing.toml")
@@ -371,14 +382,7 @@ def _catalogue(file: Path) -> dict[str, str]:
     return {"text": text, "form": form, "source": str(file)}
 
 
-REPAIR_EPILOG = "\n\n".join(
-    (
-        "Examples:",
-        "pregao exchange repair journal",
-        "pregao exchange repair journal --yes",
-        "Restore a damaged file from a copy if you have one: a repair cannot recover records.",
-    )
-)
+# --- Repair of journals ---
 
 
 def repair(

@@ -1,6 +1,6 @@
 """Terminal view of the live feed: channels, busiest instruments, one ladder and tape.
 
-Single key presses from a terminal, without waiting for the end of a line.
+Single key presses change the view, without waiting for the end of a line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from pregao.live.market_watch import InstrumentPage, InstrumentRow, MarketWatch
 if TYPE_CHECKING:
     from pregao.live.handler import FeedHandler
 
-
 _NAMES = {
     b"\x1b[A": "up",
     b"\x1b[B": "down",
@@ -56,58 +55,6 @@ _NAMES = {
     b"\x08": "backspace",
 }
 
-
-def key_names(pressed: bytes) -> list[str]:
-    """Return the names of the keys in a terminal's input; unknown keys are omitted."""
-    found = []
-    while pressed:
-        for size in (4, 3, 1):
-            name = _NAMES.get(pressed[:size])
-            if name is not None:
-                break
-        else:
-            size, name = 1, chr(pressed[0]) if 32 <= pressed[0] < 127 else ""
-        if name:
-            found.append(name)
-        pressed = pressed[size:]
-    return found
-
-
-class KeyReader:
-    """Reads keys from standard input, if that is a terminal."""
-
-    def __init__(self) -> None:
-        self._open = sys.stdin.isatty()
-
-    def wait(self, seconds: float) -> list[str]:
-        """Return the keys pressed, waiting up to `seconds` for the first one."""
-        if not self._open:
-            select.select([], [], [], seconds)
-            return []
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        if not ready:
-            return []
-        pressed = os.read(sys.stdin.fileno(), 64)
-        if not pressed:  # end of file: the terminal was closed
-            self._open = False
-            return ["q"]
-        return key_names(pressed)
-
-
-@contextmanager
-def keys() -> Iterator[KeyReader]:
-    """Switch the terminal to single key presses inside the `with` block."""
-    if not sys.stdin.isatty():
-        yield KeyReader()
-        return
-    settings = termios.tcgetattr(sys.stdin)
-    try:
-        tty.setcbreak(sys.stdin)
-        yield KeyReader()
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
-
-
 _EVERY_S = 0.25
 _CHANNEL_STYLES = {
     ChannelState.LIVE: "green",
@@ -125,6 +72,14 @@ _BOOK_STYLES = {
     State.UNCONFIRMED: "yellow",
 }
 _TRUSTED = (State.VALID, State.EMPTY)
+
+_AROUND_LISTS = 11
+"""Lines of the screen other than the channels and the list below them."""
+
+_Cell = Text | str
+
+
+# --- View ---
 
 
 @dataclass(slots=True)
@@ -244,17 +199,13 @@ def draw(
     return Group(*parts, keys_line)
 
 
-_AROUND_LISTS = 11
-"""Lines of the screen other than the channels and the list below them."""
+# --- Tables ---
 
 
 def _width(shown: RenderableType) -> int:
     """Return the width of a renderable without a limit."""
     wide = Console(width=1000)
     return Measurement.get(wide, wide.options, shown).maximum
-
-
-_Cell = Text | str
 
 
 def table_of(
@@ -421,3 +372,57 @@ def instrument_page(page: InstrumentPage, width: int, height: int) -> Panel:
     state = Text(f"{row.book.state.name.lower()}: {row.book.reason}", _BOOK_STYLES[row.book.state])
     traded = f"{row.trades:,} trades, {row.volume:,} traded, {row.changes:,} changes"
     return Panel(Group(state, traded, shown), title=title, title_align="left")
+
+
+# --- Keys ---
+
+
+def key_names(pressed: bytes) -> list[str]:
+    """Return the names of the keys in a terminal's input; unknown keys are omitted."""
+    found = []
+    while pressed:
+        for size in (4, 3, 1):
+            name = _NAMES.get(pressed[:size])
+            if name is not None:
+                break
+        else:
+            size, name = 1, chr(pressed[0]) if 32 <= pressed[0] < 127 else ""
+        if name:
+            found.append(name)
+        pressed = pressed[size:]
+    return found
+
+
+class KeyReader:
+    """Reads keys from standard input, if that is a terminal."""
+
+    def __init__(self) -> None:
+        self._open = sys.stdin.isatty()
+
+    def wait(self, seconds: float) -> list[str]:
+        """Return the keys pressed, waiting up to `seconds` for the first one."""
+        if not self._open:
+            select.select([], [], [], seconds)
+            return []
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        if not ready:
+            return []
+        pressed = os.read(sys.stdin.fileno(), 64)
+        if not pressed:  # end of file: the terminal was closed
+            self._open = False
+            return ["q"]
+        return key_names(pressed)
+
+
+@contextmanager
+def keys() -> Iterator[KeyReader]:
+    """Switch the terminal to single key presses inside the `with` block."""
+    if not sys.stdin.isatty():
+        yield KeyReader()
+        return
+    settings = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield KeyReader()
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
