@@ -1,11 +1,9 @@
 """Matching engine: applies commands at given times and returns the market's outcomes.
 
 It is a pure state machine: no clock, no floats, no I/O, and random draws derived from a seed. The
-same commands at the same times produce the same outcomes.
-
-Consequences of an event: legs, paired auctions, protections, stop orders, implied orders.
-
-Requests that a gateway rejects: they get the IDs and the report of any reject.
+same commands at the same times produce the same outcomes. After each command it settles the
+consequences: legs, paired auctions, protections, stop orders, implied orders. A request that a
+gateway rejects gets the IDs and the report of any reject (`refuse`).
 """
 
 from __future__ import annotations
@@ -49,6 +47,8 @@ from pregao.exchange.engine.products import (
 )
 from pregao.exchange.engine.products.implied_spreads import refresh_implied, trade_legs
 
+_Handler = Callable[[Market, Any, int], None]
+
 
 def settle(market: Market, now_ns: int) -> None:
     """Process all consequences, round by round, until none is left."""
@@ -72,9 +72,6 @@ def settle(market: Market, now_ns: int) -> None:
         else:
             market.follows = False
             return
-
-
-_Handler = Callable[[Market, Any, int], None]
 
 
 def _end_day(market: Market, command: operations_commands.EndDay, now_ns: int) -> None:

@@ -1,6 +1,6 @@
 """Components of an exchange without sockets and clocks, and their setup at each start.
 
-Exchange sessions that use a schema file named by the user.
+Sessions can use a schema file that the user names (`with_schema`).
 """
 
 from __future__ import annotations

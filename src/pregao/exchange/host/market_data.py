@@ -1,6 +1,6 @@
-"""Market data of a running exchange: the engine's events, and the full state after a start.
+"""Market data of a running exchange: publication of the engine's events, and their datagrams.
 
-Sends the datagrams of the feed to the addresses of their streams.
+After a start the full state is published. The datagrams go to the addresses of their streams.
 """
 
 from __future__ import annotations

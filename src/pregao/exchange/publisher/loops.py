@@ -1,8 +1,7 @@
-"""Looping streams: paced, with a new sequence version for each loop.
+"""Looping streams: instrument definitions and snapshots, with a new sequence version for each loop.
 
-Instrument definition stream: every instrument of the channel that has not expired.
-
-Snapshot recovery stream: phases of groups, then each instrument's book and statistics.
+Loops are paced. The definition stream has every instrument of the channel that has not expired; the
+snapshot recovery stream has the phases of groups, then each instrument's book and statistics.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ from pregao.exchange.publisher.published_state import (
 
 FIRST_NUMBER = 1
 """Next packet number that heartbeats between two loops announce: each loop starts at 1."""
+
+ORDERS_PER_MESSAGE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +169,6 @@ class DefinitionWriter:
         )
         self._written[security_id] = (instrument, total, last, message)
         return message
-
-
-ORDERS_PER_MESSAGE = 20
 
 
 class SnapshotWriter:

@@ -1,8 +1,6 @@
 """A simulation run: traders, engine and publisher on a virtual clock, written as captures.
 
-Publication of a simulated day: packets in captures, and the truth next to them.
-
-Summary of a simulation, for the truth files and for display.
+The truth is written next to the captures, with a summary that is also displayed.
 """
 
 from __future__ import annotations
@@ -34,6 +32,16 @@ from pregao.exchange.traders.profiles import load_profile
 
 OnProgress = Callable[[float, int], None]
 """Progress callback: completed share of the run (0 to 1), and messages so far."""
+
+DEFAULT_INSTRUMENTS = 40
+_SNAPSHOT_LOOPS = 40
+"""Approximate number of snapshot and definition loops in a run."""
+_LOOP_PACKETS_PER_SECOND = 1000
+_MIN_PAUSE_NS = 20 * MILLISECOND
+_MAX_PAUSE_NS = MINUTE
+
+
+# --- Publication of a day ---
 
 
 class DayPublisher:
@@ -148,6 +156,9 @@ class DayPublisher:
         self._opened.close()
 
 
+# --- Summary ---
+
+
 @dataclass(frozen=True, slots=True)
 class SimulationSummary:
     """Results of a run; ``data`` is written to the truth, the same for the same settings."""
@@ -254,14 +265,6 @@ def _settings(settings: SimulationSettings, profile: str) -> dict[str, Any]:
     }
 
 
-DEFAULT_INSTRUMENTS = 40
-_SNAPSHOT_LOOPS = 40
-"""Approximate number of snapshot and definition loops in a run."""
-_LOOP_PACKETS_PER_SECOND = 1000
-_MIN_PAUSE_NS = 20 * MILLISECOND
-_MAX_PAUSE_NS = MINUTE
-
-
 @contextmanager
 def _no_cycle_collection() -> Iterator[None]:
     """Disable the cyclic garbage collector, which would traverse all resting orders repeatedly.
@@ -279,6 +282,9 @@ def _no_cycle_collection() -> Iterator[None]:
             gc.freeze()
             gc.enable()
             gc.unfreeze()
+
+
+# --- Simulation ---
 
 
 class Simulation:

@@ -1,6 +1,6 @@
 """Arrival times of orders: the busy and quiet hours of a day, and bursts on top of them.
 
-Random numbers of the simulation: one seed, a separate source for every part.
+All random numbers of the simulation derive from one seed, with a separate source for every part.
 """
 
 from __future__ import annotations

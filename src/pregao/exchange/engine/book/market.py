@@ -1,11 +1,9 @@
 """Complete state of the market, with the basic operations that the rules share.
 
 The rules (entry, matching, auctions, phases, surveillance) are functions over a ``Market``. They
-collect their output in ``units`` and ``reports`` until the engine returns it.
-
-A market without reports to the owners of orders.
-
-A simulation uses only the public feed; reports are a tenth of its engine's work.
+collect their output in ``units`` and ``reports`` until the engine returns it. A `SilentMarket`
+makes no reports to the owners of orders: a simulation uses only the public feed, and reports are a
+tenth of its engine's work.
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from pregao.exchange.engine.matching.market_protection import Protection
     from pregao.exchange.engine.products.forwards import ForwardDeclaration
     from pregao.exchange.engine.products.implied_spreads import Spread
-
 
 FIRST_IMPLIED_ID = 1 << 62
 """IDs of implied orders start here, so that they rank after ordinary ones at the same price."""

@@ -1,10 +1,7 @@
 """Commands of members: orders, crosses, mass cancels, spreads, forwards and positions.
 
-Prices are integers of 1e-4, quantities plain integers.
-
-Commands that members and market operations give to the engine.
-
-The engine receives each command together with the time at which it is functionally processed.
+Prices are integers of 1e-4, quantities plain integers. The engine receives each command together
+with the time at which it is functionally processed. `Command` includes those of market operations.
 """
 
 from __future__ import annotations

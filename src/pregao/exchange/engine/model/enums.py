@@ -1,11 +1,17 @@
-"""Enumerations of the market, with the names and codes of the specifications.
-
-Declaration of commands and events as typed records that are cheap to create.
-"""
+"""Enumerations and price scales of the market, with the names and codes of the specifications."""
 
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag, StrEnum
+
+PRICE_SCALE = 10_000
+"""Prices are integers of 1e-4."""
+PRICE8_SCALE = 100_000_000
+"""Closing prices, reference prices, tick sizes and net changes are integers of 1e-8."""
+PRICE8_PER_PRICE = PRICE8_SCALE // PRICE_SCALE
+"""Factor from a price (1e-4) to the same price in units of 1e-8."""
+RATIO_SCALE = 10_000_000
+"""Leg ratios are integers of 1e-7."""
 
 
 class OrderSide(IntEnum):
@@ -329,16 +335,6 @@ class ExecRestatementReason(IntEnum):
     CANCEL_REMAINING_FROM_SWEEP_CROSS = 210
     MASS_CANCEL_ON_BEHALF = 211
     MASS_CANCEL_ON_BEHALF_DUE_TO_OPERATIONAL_ERROR_EFFECTIVE = 212
-
-
-PRICE_SCALE = 10_000
-"""Prices are integers of 1e-4."""
-PRICE8_SCALE = 100_000_000
-"""Closing prices, reference prices, tick sizes and net changes are integers of 1e-8."""
-PRICE8_PER_PRICE = PRICE8_SCALE // PRICE_SCALE
-"""Factor from a price (1e-4) to the same price in units of 1e-8."""
-RATIO_SCALE = 10_000_000
-"""Leg ratios are integers of 1e-7."""
 
 
 class PosType(StrEnum):

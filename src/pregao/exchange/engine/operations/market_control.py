@@ -1,6 +1,4 @@
-"""Statistics, bands and news that market operations set and publish.
-
-Commands of market operations on orders and books.
+"""Commands of market operations: statistics, price bands, news, orders, books and channels.
 
 They are not requests of members: an invalid one raises ``UsageError`` and changes nothing.
 """
@@ -55,6 +53,8 @@ from pregao.exchange.engine.model.operations_commands import (
     SetSettlementPrice,
 )
 from pregao.exchange.engine.orders.order_cancel import refresh_auction, withdraw
+
+# --- Statistics, bands and news ---
 
 
 def set_closing_price(market: Market, command: SetClosingPrice, now_ns: int) -> None:
@@ -212,6 +212,9 @@ def publish_news(market: Market, command: PublishNews, now_ns: int) -> None:
         command.url,
     )
     market.publish([news], event=False)
+
+
+# --- Orders, books and channels ---
 
 
 def expel_order(market: Market, command: ExpelOrder, now_ns: int) -> None:

@@ -1,16 +1,16 @@
-"""Retail liquidity providers: hidden orders for the retail customers of their own firm.
+"""Hidden orders: those of retail liquidity providers, and orders pegged to the midpoint.
 
-Such an order has no price: it is pegged to the best price of its own side of the book, and improves
-on it if the spread is wider than one tick. It is not in the book, and trades only with an incoming
-order of a retail customer of its firm: before the book, but after the firm's other customers at the
-best price, unless these have waived their priority.
+A *retail liquidity provider's* order is for the retail customers of its own firm. It has no price:
+it is pegged to the best price of its own side of the book, and improves on it if the spread is
+wider than one tick. It is not in the book, and trades only with an incoming order of a retail
+customer of its firm: before the book, but after the firm's other customers at the best price,
+unless these have waived their priority.
 
-Pegged midpoint orders: hidden orders that trade with each other between bid and ask.
-
-The documents name the type but state no rules for it; these are ours. An order trades, when it is
-entered or modified, with pegged orders of the other side by time, at the middle of the best prices
-of the book, if the limits of both allow it; what is left waits, hidden. Broker-only orders trade
-only with orders of the same firm. The trades are block trades.
+*Pegged midpoint* orders trade with each other between bid and ask. The documents name the type but
+state no rules for it; these are ours. An order trades, when it is entered or modified, with pegged
+orders of the other side by time, at the middle of the best prices of the book, if the limits of
+both allow it; what is left waits, hidden. Broker-only orders trade only with orders of the same
+firm. The trades are block trades.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from pregao.exchange.engine.phases.trading_phases import OPEN
 
 RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
 WAIVED = RoutingInstruction.WAIVED_PRIORITY
+
+
+# --- Retail liquidity providers ---
 
 
 def is_retail(listing: Listing, order: EngineOrder) -> bool:
@@ -168,6 +171,9 @@ def _trade(
         if not provider.leaves:
             listing.waiting.remove(provider)
             market.forget(provider)
+
+
+# --- Pegged midpoint orders ---
 
 
 def middle(listing: Listing) -> int | None:

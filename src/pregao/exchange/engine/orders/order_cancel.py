@@ -1,11 +1,10 @@
-"""Removal of orders: find the order that a request names, and cancel it.
+"""Cancellation of orders: single cancels, mass actions, and restatement on a new day.
 
-Mass action: cancel all of a session's orders that match the filters, as one event.
+A mass action cancels all of a session's orders that match its filters, as one event.
 
-Restatement of good-till orders that a new day carries over, once per session and day.
-
-Only sessions of schema version 6 and later get it (003 §7.1.9 knows no restatement); the caller,
-which has the sessions, knows which those are and when they are connected.
+Good-till orders that a new day carries over are restated once per session and day. Only sessions of
+schema version 6 and later get restatements (003 §7.1.9 knows none); the caller, which has the
+sessions, knows which those are and when they are connected.
 """
 
 from __future__ import annotations
@@ -37,6 +36,10 @@ from pregao.exchange.engine.phases.auction import check_bound, participates, pub
 from pregao.exchange.engine.phases.trading_phases import OPEN
 
 _CANCEL = CxlRejResponseTo.CANCEL
+
+_OPERATIONAL_ERROR = ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR
+
+_GOOD_TILL = (TimeInForce.GOOD_TILL_CANCEL, TimeInForce.GOOD_TILL_DATE)
 
 
 def find_order(
@@ -106,9 +109,6 @@ def refresh_auction(market: Market, listing: Listing, items: list[MarketItem], n
     """Update the theoretical price after the book changed, if an auction is running."""
     if check_state(listing.status) is None and listing.status != OPEN:
         publish_theoretical(market, listing, items, now_ns)
-
-
-_OPERATIONAL_ERROR = ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR
 
 
 def mass_cancel(market: Market, command: MassCancel, now_ns: int) -> None:
@@ -199,9 +199,6 @@ def _is_meant(market: Market, command: MassCancel, order: EngineOrder) -> bool:
     if command.reason != _OPERATIONAL_ERROR and check_bound(listing, order, order.price, 0):
         return False
     return listing.window_ns is None and check_cancel_state(listing.status) is None
-
-
-_GOOD_TILL = (TimeInForce.GOOD_TILL_CANCEL, TimeInForce.GOOD_TILL_DATE)
 
 
 def carry_over(market: Market) -> None:

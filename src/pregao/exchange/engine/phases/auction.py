@@ -1,4 +1,4 @@
-"""Auctions: the theoretical price after every change, and the uncrossing at one price.
+"""Auctions: the theoretical price after every change, the uncrossing, and the end of an auction.
 
 The price is the one at which the most can trade; then the one that leaves the least imbalance; then
 the one nearest to the reference. Candidates are the prices between the lowest and the highest limit
@@ -7,8 +7,6 @@ in the book; without any limit order, the reference itself.
 The levels that would trade are summed only once: each side tracks its quantity down to its last
 level that trades, and after a change only levels around that one are visited. Once the two marginal
 levels are known, the other criteria need only the next level of each side.
-
-End times of auctions: extensions, random ends, and the news about them.
 
 A change of the theoretical price or quantity shortly before the end extends the auction, once for
 each scheduled end. An end at which the theoretical price is outside the protection band is extended
@@ -44,6 +42,16 @@ from pregao.exchange.engine.model.reject_codes import BOUND_IN_AUCTION, Reject
 
 _Plateau = tuple[int, int, int]
 """Lowest and highest price of a range, and its imbalance (positive: buyers)."""
+
+EXTENSION = "extension"
+PROTECTION = "protection band"
+RANDOM_END = "random end"
+OSCILLATION = "oscillation"
+SYNCHRONIZATION = "synchronization"
+_HUNDRED_PERCENT = 100 * PRICE_SCALE
+
+
+# --- Theoretical price ---
 
 
 class _Crossing(NamedTuple):
@@ -251,6 +259,9 @@ def _on_tick(price: int, tick: int) -> int:
     return (price + tick // 2) // tick * tick
 
 
+# --- Publication ---
+
+
 def publish_theoretical(
     market: Market, listing: Listing, items: list[MarketItem], now_ns: int
 ) -> None:
@@ -310,6 +321,9 @@ def withdraw_theoretical(listing: Listing) -> None:
     listing.offers.unwatch()
     listing.shown.pop(TheoreticalOpeningPrice, None)
     listing.shown.pop(AuctionImbalance, None)
+
+
+# --- Uncrossing ---
 
 
 def participates(listing: Listing, order: EngineOrder) -> bool:
@@ -375,12 +389,7 @@ def _first(side: BookSide) -> EngineOrder:
     return order
 
 
-EXTENSION = "extension"
-PROTECTION = "protection band"
-RANDOM_END = "random end"
-OSCILLATION = "oscillation"
-SYNCHRONIZATION = "synchronization"
-_HUNDRED_PERCENT = 100 * PRICE_SCALE
+# --- End of an auction ---
 
 
 def rules_of(

@@ -4,10 +4,9 @@ A proposal of an existing strategy returns the existing instrument; the opposite
 since selling the existing one is equivalent. After seven days without activity the instrument is
 delisted.
 
-Strategy type of a spread's legs: the types of the EntryPoint guidelines' appendix B.
-
-Strikes and expiries are ranked among the legs: the lowest strike is 1, the nearest expiry is 1. A
-pattern is the set of its legs as (side, ratio, kind, strike, expiry), written "B1C11".
+The strategy types of a spread's legs are those of the EntryPoint guidelines' appendix B. Strikes
+and expiries are ranked among the legs: the lowest strike is 1, the nearest expiry is 1. A pattern
+is the set of its legs as (side, ratio, kind, strike, expiry), written "B1C11".
 """
 
 from __future__ import annotations
@@ -38,6 +37,54 @@ from pregao.exchange.engine.products.instrument_changes import add_instrument, r
 MAX_LEGS = 40
 
 _CASH = (SecurityType.CS, SecurityType.PS, SecurityType.ETF)
+
+_EVEN_STRIKES = ("BO", "XT", "CO")
+
+_BY_TYPE = {
+    "ST": ("B1C11 B1P11",),
+    "SG": ("B1P11 B1C21",),
+    "GT": ("B1C11 B1P21",),
+    "RR": ("B1C21 S1P11", "B1P11 S1C21"),
+    "VT": ("B1C11 S1C21", "B1P21 S1P11"),
+    "DB": ("B1C11 B1C21", "B1P21 B1P11"),
+    "HO": ("B1C12 S1C11", "B1P12 S1P11"),
+    "DG": ("B1C12 S1C21", "B1C22 S1C11", "B1P12 S1P21", "B1P22 S1P11"),
+    "12": ("B1C11 S2C21", "B1P21 S2P11"),
+    "13": ("B1C11 S3C21", "B1P21 S3P11"),
+    "23": ("B2C11 S3C21", "B2P21 S3P11"),
+    "3W": ("B1C21 S1C31 S1P11", "B1P21 S1P11 S1C31"),
+    "3C": ("B1C11 B1P11 S1C21", "B1C21 B1P21 S1C11"),
+    "3P": ("B1C11 B1P11 S1P21", "B1C21 B1P21 S1P11"),
+    "BX": ("B1C11 S1P11 B1P21 S1C21",),
+    "BO": ("B1C11 S2C21 B1C31", "B1P31 S2P21 B1P11"),
+    "XT": ("B1C11 S1C21 S1C31", "B1P31 S1P21 S1P11"),
+    "CO": ("B1C11 S1C21 S1C31 B1C41", "B1P41 S1P31 S1P21 B1P11"),
+    "IB": ("S1P11 B1P21 B1C21 S1C31",),
+    "IC": ("S1P11 B1P21 B1C31 S1C41",),
+    "HS": (
+        "B1C12 B1P12 S1C11 S1P11",
+        "B1C22 B1P22 S1C11 S1P11",
+        "B1C12 B1P12 S1C21 S1P21",
+    ),
+    "JR": (
+        "S1C11 B1P11 B1C12 S1P12",
+        "S1C11 B1P11 B1C22 S1P22",
+        "S1C21 B1P21 B1C12 S1P12",
+    ),
+    "SR": ("B1C11 B1C12 B1C13 B1C14", "B1P11 B1P12 B1P13 B1P14"),
+}
+
+TYPES = (*_BY_TYPE, "SS", "CC", "VV", "VO", "FO", "FF", "FV", "GN")
+"""All codes of the appendix."""
+
+IDLE = timedelta(days=7)
+_STRATEGY_SUB_TYPE = 90
+_AS_IS = SecurityResponseType.ACCEPT_SECURITY_PROPOSAL_AS_IS
+_REVISED = SecurityResponseType.ACCEPT_SECURITY_AS_PROPOSAL_WITH_REVISIONS
+_REJECTED = SecurityResponseType.REJECT_SECURITY_PROPOSAL
+
+
+# --- Strategy types ---
 
 
 class StrategyLeg(NamedTuple):
@@ -156,43 +203,6 @@ def _code(side: OrderSide, ratio: int, call: bool, strike: int, expiry: int) -> 
     return f"{'B' if side == OrderSide.BUY else 'S'}{ratio}{'C' if call else 'P'}{strike}{expiry}"
 
 
-_EVEN_STRIKES = ("BO", "XT", "CO")
-
-_BY_TYPE = {
-    "ST": ("B1C11 B1P11",),
-    "SG": ("B1P11 B1C21",),
-    "GT": ("B1C11 B1P21",),
-    "RR": ("B1C21 S1P11", "B1P11 S1C21"),
-    "VT": ("B1C11 S1C21", "B1P21 S1P11"),
-    "DB": ("B1C11 B1C21", "B1P21 B1P11"),
-    "HO": ("B1C12 S1C11", "B1P12 S1P11"),
-    "DG": ("B1C12 S1C21", "B1C22 S1C11", "B1P12 S1P21", "B1P22 S1P11"),
-    "12": ("B1C11 S2C21", "B1P21 S2P11"),
-    "13": ("B1C11 S3C21", "B1P21 S3P11"),
-    "23": ("B2C11 S3C21", "B2P21 S3P11"),
-    "3W": ("B1C21 S1C31 S1P11", "B1P21 S1P11 S1C31"),
-    "3C": ("B1C11 B1P11 S1C21", "B1C21 B1P21 S1C11"),
-    "3P": ("B1C11 B1P11 S1P21", "B1C21 B1P21 S1P11"),
-    "BX": ("B1C11 S1P11 B1P21 S1C21",),
-    "BO": ("B1C11 S2C21 B1C31", "B1P31 S2P21 B1P11"),
-    "XT": ("B1C11 S1C21 S1C31", "B1P31 S1P21 S1P11"),
-    "CO": ("B1C11 S1C21 S1C31 B1C41", "B1P41 S1P31 S1P21 B1P11"),
-    "IB": ("S1P11 B1P21 B1C21 S1C31",),
-    "IC": ("S1P11 B1P21 B1C31 S1C41",),
-    "HS": (
-        "B1C12 B1P12 S1C11 S1P11",
-        "B1C22 B1P22 S1C11 S1P11",
-        "B1C12 B1P12 S1C21 S1P21",
-    ),
-    "JR": (
-        "S1C11 B1P11 B1C12 S1P12",
-        "S1C11 B1P11 B1C22 S1P22",
-        "S1C21 B1P21 B1C12 S1P12",
-    ),
-    "SR": ("B1C11 B1C12 B1C13 B1C14", "B1P11 B1P12 B1P13 B1P14"),
-}
-
-
 def _patterns() -> Iterator[tuple[frozenset[str], str]]:
     for name, shapes in _BY_TYPE.items():
         for shape in shapes:
@@ -201,15 +211,8 @@ def _patterns() -> Iterator[tuple[frozenset[str], str]]:
 
 _PATTERNS = dict(_patterns())
 
-TYPES = (*_BY_TYPE, "SS", "CC", "VV", "VO", "FO", "FF", "FV", "GN")
-"""All codes of the appendix."""
 
-
-IDLE = timedelta(days=7)
-_STRATEGY_SUB_TYPE = 90
-_AS_IS = SecurityResponseType.ACCEPT_SECURITY_PROPOSAL_AS_IS
-_REVISED = SecurityResponseType.ACCEPT_SECURITY_AS_PROPOSAL_WITH_REVISIONS
-_REJECTED = SecurityResponseType.REJECT_SECURITY_PROPOSAL
+# --- Definition and removal ---
 
 
 def define_spread(market: Market, command: DefineSpread, now_ns: int) -> None:

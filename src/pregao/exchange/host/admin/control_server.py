@@ -1,9 +1,7 @@
 """Control endpoint on localhost: one line of JSON per request and per answer.
 
-Token of the control port, in a file that only its owner can read.
-
-The exchange writes a new token at each start; every process that can read the file may operate the
-exchange.
+The exchange writes a new token at each start, to a file that only its owner can read; every process
+that can read the file may operate the exchange.
 """
 
 from __future__ import annotations
@@ -28,10 +26,16 @@ from pregao.safe_io.private_files import SecretFileError, read_secret
 if TYPE_CHECKING:
     from pregao.exchange.host.server import ExchangeServer
 
-
 TOKEN_VARIABLE: Final = "PREGAO_CONTROL_TOKEN"  # noqa: S105
 _TOKEN_BYTES: Final = 32
 _MAX_FILE_BYTES: Final = 256
+
+HOST: Final = "127.0.0.1"
+MAX_LINE_BYTES: Final = 1024 * 1024
+MAX_CONNECTIONS: Final = 64
+IDLE_S: Final = 10.0
+"""Time after which a connection without a complete request is closed."""
+_PATIENCE_S: Final = 30.0
 
 
 def token_path(port: int) -> Path:
@@ -85,14 +89,6 @@ def read_token(path: Path) -> str:
             )
         raise UsageError(f"{path}: the control token {error}; {advice}.") from error
     return content.decode("ascii", "replace").strip()
-
-
-HOST: Final = "127.0.0.1"
-MAX_LINE_BYTES: Final = 1024 * 1024
-MAX_CONNECTIONS: Final = 64
-IDLE_S: Final = 10.0
-"""Time after which a connection without a complete request is closed."""
-_PATIENCE_S: Final = 30.0
 
 
 class ControlServer:

@@ -2,8 +2,6 @@
 
 Values of another type cannot be written, and bytes that do not encode values of the type raise
 ``ColumnError``. A number of values never exceeds the number of bytes.
-
-Encoding of integers, bytes and object references of columns.
 """
 
 from __future__ import annotations
@@ -24,6 +22,9 @@ _WIDTHS: Final = tuple(
     for width, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
 )
 _CODES: Final = {width: code for width, code, _, _ in _WIDTHS}
+
+
+# --- Bytes ---
 
 
 class ColumnError(PregaoError, ValueError):
@@ -127,6 +128,9 @@ class ColumnBytesReader:
         total = sum(found)
         self.check(total)
         return found, total
+
+
+# --- Columns of values ---
 
 
 class StateColumn(Protocol):

@@ -1,6 +1,4 @@
-"""Execution reports: sends the reports of an engine outcome to the sessions they concern.
-
-Encoding of the engine's reports as execution reports of each schema version.
+"""Execution reports: encodes the engine's reports and sends them to the sessions they concern.
 
 Each kind of report has the list of its wire fields and a function that returns their values in the
 same order; fields that a version does not have are omitted. Codes of one character are passed as
@@ -62,6 +60,10 @@ _SIDE: Final = ord("0")
 """The code of a side is a digit."""
 _TRADE, _TRADE_CANCEL = ord("F"), ord("H")
 SINGLE_SECURITY, LEG, MULTI_LEG = ord("1"), ord("2"), ord("3")
+
+
+# --- Fields and values of each kind of report ---
+
 
 NEW_FIELDS: Final = (
     "side", "ordStatus", "clOrdID", "secondaryOrderID", "securityID", "orderID", "account",
@@ -218,6 +220,9 @@ def reject_values(
     )  # fmt: skip
 
 
+# --- Encoding ---
+
+
 WriteReport = Callable[[int, int, int, int, tuple[Any, ...]], bytes]
 """Returns a framed message from session, number, sending time, market segment and values."""
 
@@ -273,6 +278,9 @@ def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> WriteRepo
         return framed(pack_without(session, number, now_ns, 0, *pick(values)))
 
     return write
+
+
+# --- Sending ---
 
 
 _NOBODY: Final = OrderRequest(0, 0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, 0, 0)

@@ -1,14 +1,13 @@
-"""Authorization: sender locations, traders and accounts of each session (003 §9, §11, §13).
+"""Checks and delays before the matching engine: authorization of requests, and the risk engine.
 
-The rights of sessions are journaled: a replay checks each request against the rights that the
-session had when the request was accepted, whatever the current configuration.
-
-Delay of orders in the risk engine, which cancels bypass (003 §7.2).
+Sender locations, traders and accounts are checked for each session (003 §9, §11, §13). The rights
+of sessions are journaled: a replay checks each request against the rights that the session had when
+the request was accepted, whatever the current configuration.
 
 Orders, modifications and crosses reach the matching engine some time after the gateway accepted
-them; cancels and mass actions reach it immediately, possibly before the order they refer to.
-Orders of a session keep their order. Each delay is derived from the seed of the journal, so that
-in a replay every request arrives at the same time.
+them (003 §7.2); cancels and mass actions reach it immediately, possibly before the order they refer
+to. Orders of a session keep their order. Each delay is derived from the seed of the journal, so
+that in a replay every request arrives at the same time.
 """
 
 from __future__ import annotations
@@ -27,6 +26,13 @@ from pregao.exchange.host.gateway.order_requests import OrderCancelRequest, Orde
 NOT_AUTHORIZED: Final = 6
 """FIX reject reason of a request that the sender is not authorized for."""
 _LISTS: Final = ("locations", "traders", "accounts")
+
+Arrive = Callable[[int], None]
+"""Passes a request to the matching engine at a time."""
+Key = tuple[int, int, int]
+"""Identifies a request: its session, its number, and the time when the gateway accepted it."""
+OVERTAKEN: Final = frozenset({"NewOrderCross"})
+"""Rare requests that pass the risk engine."""
 
 
 def dump_accounts(accounts: Iterable[SessionAccount]) -> dict[str, dict[str, Any]]:
@@ -111,14 +117,6 @@ def _fault(
 
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("latin-1")
-
-
-Arrive = Callable[[int], None]
-"""Passes a request to the matching engine at a time."""
-Key = tuple[int, int, int]
-"""Identifies a request: its session, its number, and the time when the gateway accepted it."""
-OVERTAKEN: Final = frozenset({"NewOrderCross"})
-"""Rare requests that pass the risk engine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ resulting output is sent. An incomplete write leaves a torn end: it is set aside
 is opened, and nothing that resulted from it was sent. With any other damage the exchange does not
 start.
 
-Sessions whose changes are journaled, except those that replay derives from requests.
+`JournaledSessions` journals the changes of sessions, except those that replay derives from
+requests.
 """
 
 from __future__ import annotations

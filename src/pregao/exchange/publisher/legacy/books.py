@@ -1,6 +1,6 @@
 """Book entries of the legacy feed: orders with their position, or price levels (002 §9).
 
-Price-depth and top-of-book sides aggregated from orders, and the changes of their levels.
+Price-depth and top-of-book sides are aggregated from orders; changes of their levels are published.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ from pregao.feed.legacy.book_updates import (
     RETRANSMITTED,
 )
 from pregao.legacy.times import date_digits, time_digits
+
+BookItem = NewOrderMbo | ChangeOrderMbo | DeleteOrderMbo | MassDeleteOrders
+"""Events that change a book."""
+_TYPES = {OrderSide.BUY: "0", OrderSide.SELL: "1"}
+_FIRMS = {OrderSide.BUY: "MDEntryBuyer", OrderSide.SELL: "MDEntrySeller"}
 
 
 class DepthLevel(NamedTuple):
@@ -110,12 +115,6 @@ class DepthSide:
         else:
             yield LevelChange(DELETE, 1, None)
         self._shown = best
-
-
-BookItem = NewOrderMbo | ChangeOrderMbo | DeleteOrderMbo | MassDeleteOrders
-"""Events that change a book."""
-_TYPES = {OrderSide.BUY: "0", OrderSide.SELL: "1"}
-_FIRMS = {OrderSide.BUY: "MDEntryBuyer", OrderSide.SELL: "MDEntrySeller"}
 
 
 def _quote_condition(order: OrderItem, recovery: bool) -> str | None:

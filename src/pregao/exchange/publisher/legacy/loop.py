@@ -1,6 +1,6 @@
 """Looping streams of the legacy feed: paced, with a SequenceReset after each loop.
 
-Encodes and numbers messages of the legacy feed, and splits them into datagrams.
+`LegacyMessageWriter` encodes and numbers the messages, and splits them into datagrams.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ SECURITY_STATUS = "SecurityStatus_142"
 NEWS = "News_143"
 HEARTBEAT = "Heartbeat_144"
 SEQUENCE_RESET = "SequenceReset_122"
+
+_LOOK_AGAIN_NS = SECOND // 2
+"""Interval at which a stream without messages tries to start a loop."""
+
+LoopMessages = Iterator[tuple[str, Values]]
+"""Templates and values of a loop's messages, in order."""
 
 
 class LegacyMessageWriter:
@@ -70,13 +76,6 @@ class LegacyMessageWriter:
             self._store.reset(self._channel)
         self.next_number = 1
         return datagrams
-
-
-_LOOK_AGAIN_NS = SECOND // 2
-"""Interval at which a stream without messages tries to start a loop."""
-
-LoopMessages = Iterator[tuple[str, Values]]
-"""Templates and values of a loop's messages, in order."""
 
 
 class LegacyLoop:
