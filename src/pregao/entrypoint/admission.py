@@ -1,6 +1,6 @@
 """Admission of sessions: checks of Negotiate and Establish (§4.2, §4.3, §4.5.2, §4.5.3).
 
-Failed authentications: the answer is delayed longer after each failure of a peer.
+After a failed authentication the answer is delayed, longer after each failure of the peer.
 """
 
 from __future__ import annotations
@@ -20,6 +20,24 @@ from pregao.sbe.xml import template
 from pregao.schemas.bundle import bundled
 
 UNAUTHENTICATED: Final = "CREDENTIALS"
+
+_ENDINGS = frozenset(
+    member.name
+    for field in readings(template(bundled("entrypoint"), "Terminate"))
+    if field.enum is not None
+    for member in field.enum.members
+)
+
+MAX_PEERS: Final = 10_000
+"""Maximum number of tracked pairs of address and session; the least recent failure is dropped."""
+MAX_HELD: Final = 8
+"""Maximum number of delayed refusals per pair; further requests are dropped unread."""
+FREE_ATTEMPTS: Final = 3
+"""Failures answered immediately: a wrong key in a configuration, and some retries."""
+FIRST_DELAY_NS: Final = 100 * MILLISECOND
+MAX_DELAY_NS: Final = 5 * SECOND
+FORGET_NS: Final = 10 * MINUTE
+"""A pair without a failure for this long starts over."""
 
 
 def negotiation_reject(
@@ -108,14 +126,6 @@ def ending_code(reject: str) -> str:
     return reject if reject in _ENDINGS else "UNSPECIFIED"
 
 
-_ENDINGS = frozenset(
-    member.name
-    for field in readings(template(bundled("entrypoint"), "Terminate"))
-    if field.enum is not None
-    for member in field.enum.members
-)
-
-
 def _common_reject(
     request: SbeMessage,
     version: int,
@@ -138,18 +148,6 @@ def _common_reject(
     if abs(request["timestamp"] - now_ns) > rules.clock_tolerance_ns:
         return "INVALID_TIMESTAMP"
     return None
-
-
-MAX_PEERS: Final = 10_000
-"""Maximum number of tracked pairs of address and session; the least recent failure is dropped."""
-MAX_HELD: Final = 8
-"""Maximum number of delayed refusals per pair; further requests are dropped unread."""
-FREE_ATTEMPTS: Final = 3
-"""Failures answered immediately: a wrong key in a configuration, and some retries."""
-FIRST_DELAY_NS: Final = 100 * MILLISECOND
-MAX_DELAY_NS: Final = 5 * SECOND
-FORGET_NS: Final = 10 * MINUTE
-"""A pair without a failure for this long starts over."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,4 @@
-"""Events of a session, on either side.
-
-Subscriptions to the events of a client, with a bound on unread events.
-"""
+"""Events of a session, on either side, and subscriptions with a bound on unread events."""
 
 from __future__ import annotations
 

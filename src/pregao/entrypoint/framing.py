@@ -1,8 +1,8 @@
-"""Messages in a byte stream: each follows a framing header with its length.
+"""Frames of messages in a byte stream, and the credentials in their first messages.
 
-A TCP segment may contain several messages or part of one; `FrameReader` reassembles them.
-
-Credentials in Negotiate and Establish: creation, verification, and masking for storage.
+Each message follows a framing header with its length. A TCP segment may contain several messages or
+part of one; `FrameReader` reassembles them. Credentials in Negotiate and Establish are created,
+verified, and masked for storage.
 """
 
 from __future__ import annotations
@@ -20,6 +20,15 @@ from pregao.sbe.xml import template
 from pregao.schemas.bundle import bundled
 
 _SCHEMA = bundled("entrypoint")
+MAX_MESSAGE_SIZE: Final = 16_384
+"""Maximum message length of §4.4, the upper limit of that setting."""
+_MESSAGE_HEADER = HeaderCodec(_SCHEMA)
+
+MAX_CREDENTIALS = 128
+WITH_CREDENTIALS = {
+    message.id: message
+    for message in (template(bundled("entrypoint"), name) for name in ("Negotiate", "Establish"))
+}
 
 
 def _framing() -> tuple[struct.Struct, int]:
@@ -35,9 +44,6 @@ def _framing() -> tuple[struct.Struct, int]:
 
 _HEADER, MAX_MESSAGE = _framing()
 """Maximum message length of the schema, 2048 bytes; enforced unless a setting allows more."""
-MAX_MESSAGE_SIZE: Final = 16_384
-"""Maximum message length of §4.4, the upper limit of that setting."""
-_MESSAGE_HEADER = HeaderCodec(_SCHEMA)
 FRAMING_SIZE: Final[int] = _HEADER.size
 HEADERS_SIZE: Final[int] = FRAMING_SIZE + _MESSAGE_HEADER.size
 """Offset of the body of a framed message."""
@@ -140,13 +146,6 @@ def framed(message: bytes) -> bytes:
     if length > MAX_MESSAGE:
         raise EncodeError(f"a message of {length} bytes is longer than {MAX_MESSAGE}")
     return _HEADER.pack(length, LITTLE_ENDIAN_FRAME) + message
-
-
-MAX_CREDENTIALS = 128
-WITH_CREDENTIALS = {
-    message.id: message
-    for message in (template(bundled("entrypoint"), name) for name in ("Negotiate", "Establish"))
-}
 
 
 def credentials(session_id: int, access_key: str) -> str:

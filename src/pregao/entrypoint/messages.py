@@ -1,6 +1,6 @@
 """Codec of one EntryPoint version: framed bytes from names and values, and back.
 
-Business messages that the gateway itself rejects, and the values of the reject.
+It also has the values of the rejects that the gateway itself sends for business messages.
 """
 
 from __future__ import annotations
@@ -47,6 +47,15 @@ SESSION_MESSAGES: Final = frozenset({
 
 _HEADER = "businessHeader"
 _SAMPLE = "ExecutionReport_New"
+
+_NAMED: dict[int, Schema] = {}
+"""Schemas that a gateway process uses instead of the bundled ones, by version."""
+
+THROTTLED: Final = (8, "Throttle limit exceeded")
+"""FIX reason code and text (§4.9)."""
+_MAX_MEMO: Final = 40
+OTHER: Final = 0
+"""Reason for an invalid field value; the text names the field."""
 
 
 class Enumerations(NamedTuple):
@@ -190,10 +199,6 @@ class EntryPointCodec:
         return mark == "TRUE_VALUE" or (isinstance(mark, int) and bool(mark & 1))
 
 
-_NAMED: dict[int, Schema] = {}
-"""Schemas that a gateway process uses instead of the bundled ones, by version."""
-
-
 def read_schema(path: str | Path) -> Schema:
     """Load the schema file of one version for sessions.
 
@@ -249,13 +254,6 @@ def nearest_version(version: int) -> int:
     """Return the version in which to answer a peer with an unsupported version."""
     known = (*VERSIONS, *_NAMED)
     return max((each for each in known if each <= version), default=min(known))
-
-
-THROTTLED: Final = (8, "Throttle limit exceeded")
-"""FIX reason code and text (§4.9)."""
-_MAX_MEMO: Final = 40
-OTHER: Final = 0
-"""Reason for an invalid field value; the text names the field."""
 
 
 def reject_values(name: str, message: SbeMessage, reason: int, text: str) -> dict[str, Any]:

@@ -1,11 +1,10 @@
-"""Retransmission (§4.5.6): validation of requests, and sending in parts.
+"""Retransmission (§4.5.6) on both sides: answers of the exchange, missed messages of the client.
 
-Exchange messages that a client missed: which to request, and which to hold until then.
+The exchange validates a request and sends the messages in parts. The client determines which
+messages to request, and which to hold until they arrive.
 
-Detection of messages that the exchange publishes twice with different numbers (§4.6.3.2).
-
-After a failover inside the exchange a message may be published again, marked as a possible resend.
-Its business identifier shows whether it was received before.
+After a failover inside the exchange a message may be published again with another number, marked as
+a possible resend (§4.6.3.2). Its business identifier shows whether it was received before.
 """
 
 from __future__ import annotations
@@ -21,6 +20,40 @@ from pregao.sbe.codec import SbeMessage
 
 ENDING = frozenset({"REQUEST_LIMIT_EXCEEDED", "RETRANSMIT_IN_PROGRESS"})
 """Reject codes after which the connection ends."""
+
+REQUEST_LIMIT = 1000
+"""Maximum number of messages per request (§4.5.6)."""
+HOLD_LIMIT = 10_000
+"""Maximum number of messages held; later ones are requested again."""
+HOLD_BYTES: Final = 16 * 1024 * 1024
+"""Maximum total size of the messages held, in bytes."""
+FIRST_WAIT_NS: Final = 100 * MILLISECOND
+"""Delay before the first retry of a request without effect; it doubles with each retry."""
+MAX_WAIT_NS: Final = 5 * SECOND
+"""Maximum delay before a retry."""
+PATIENCE_NS: Final = 10 * SECOND
+"""Timeout for an answer, or for the next message of a retransmission."""
+ABANDONED_LIMIT: Final = 10_000
+"""Maximum number of abandoned ranges of sequence numbers that are remembered."""
+
+IDENTIFIERS: Final = {
+    "ExecutionReport_New": "execID",
+    "ExecutionReport_Modify": "execID",
+    "ExecutionReport_Cancel": "execID",
+    "ExecutionReport_Reject": "execID",
+    "ExecutionReport_Trade": "execID",
+    "ExecutionReport_Forward": "execID",
+    "SecurityDefinitionResponse": "securityReqID",
+    "QuoteRequest": "quoteID",
+    "QuoteStatusReport": "quoteID",
+    "Quote": "quoteID",
+    "QuoteCancel": "quoteID",
+    "QuoteRequestReject": "quoteID",
+    "PositionMaintenanceReport": "posMaintRptID",
+    "AllocationReport": "allocID",
+    "OrderMassActionReport": "massActionReportID",
+}
+"""Identifying field of each message type."""
 
 
 def request_reject(
@@ -75,22 +108,6 @@ class Retransmission:
     def done(self) -> bool:
         """Whether all messages have been resent."""
         return not self._numbers
-
-
-REQUEST_LIMIT = 1000
-"""Maximum number of messages per request (§4.5.6)."""
-HOLD_LIMIT = 10_000
-"""Maximum number of messages held; later ones are requested again."""
-HOLD_BYTES: Final = 16 * 1024 * 1024
-"""Maximum total size of the messages held, in bytes."""
-FIRST_WAIT_NS: Final = 100 * MILLISECOND
-"""Delay before the first retry of a request without effect; it doubles with each retry."""
-MAX_WAIT_NS: Final = 5 * SECOND
-"""Maximum delay before a retry."""
-PATIENCE_NS: Final = 10 * SECOND
-"""Timeout for an answer, or for the next message of a retransmission."""
-ABANDONED_LIMIT: Final = 10_000
-"""Maximum number of abandoned ranges of sequence numbers that are remembered."""
 
 
 class AbandonedNumbers:
@@ -258,26 +275,6 @@ class MissedMessages:
             self._failures += 1
             self._not_before_ns = now_ns + wait
             self._due_ns = self._not_before_ns
-
-
-IDENTIFIERS: Final = {
-    "ExecutionReport_New": "execID",
-    "ExecutionReport_Modify": "execID",
-    "ExecutionReport_Cancel": "execID",
-    "ExecutionReport_Reject": "execID",
-    "ExecutionReport_Trade": "execID",
-    "ExecutionReport_Forward": "execID",
-    "SecurityDefinitionResponse": "securityReqID",
-    "QuoteRequest": "quoteID",
-    "QuoteStatusReport": "quoteID",
-    "Quote": "quoteID",
-    "QuoteCancel": "quoteID",
-    "QuoteRequestReject": "quoteID",
-    "PositionMaintenanceReport": "posMaintRptID",
-    "AllocationReport": "allocID",
-    "OrderMassActionReport": "massActionReportID",
-}
-"""Identifying field of each message type."""
 
 
 class DuplicateDetector:

@@ -1,10 +1,7 @@
-"""Settings of a gateway, and the accounts of its sessions.
+"""Settings of clients and gateways, and the limits of a session: throttle and keep-alive.
 
-Settings of a client session, and the stages of its connection.
-
-Throttle of a session (§4.9): a maximum number of messages within a sliding window.
-
-Keep-alive (§4.5.4.1), the same on both sides of a connection.
+The throttle (§4.9) allows a maximum number of messages within a sliding window. Keep-alive
+(§4.5.4.1) is the same on both sides of a connection.
 """
 
 from __future__ import annotations
@@ -18,6 +15,11 @@ from pregao.entrypoint import session_state as cod
 from pregao.entrypoint.framing import MAX_MESSAGE
 from pregao.entrypoint.messages import VERSIONS
 from pregao.entrypoint.session_state import LAST_NUMBER
+
+MAX_GAP = 2**31
+"""Maximum number of sequence numbers that a client may skip in one step, so that one wrong number
+does not use up the 32 bits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,6 @@ class Throttle:
             return False
         times.append(now_ns)
         return True
-
-
-MAX_GAP = 2**31
-"""Maximum number of sequence numbers that a client may skip in one step, so that one wrong number
-does not use up the 32 bits.
-"""
 
 
 def skips_too_far(number: int, expected: int) -> bool:

@@ -3,9 +3,8 @@
 Every change of a session is a record, and the state is the result of applying the records. A store
 that keeps the records therefore keeps the session.
 
-Cancel on disconnect (§4.7): whether and when a session's orders are canceled, and why.
-
-The market selects the orders: all except good-till ones and those in an auction.
+Part of it is cancel on disconnect (§4.7): whether and when a session's orders are canceled, and
+why. The market selects the orders: all except good-till ones and those in an auction.
 """
 
 from __future__ import annotations
@@ -29,6 +28,9 @@ REASONS: Final = {
 }
 """Reason in the report of a canceled order (100, 101, 102), by the session's setting."""
 
+LAST_NUMBER: Final = 0xFFFF_FFFF
+"""Highest sequence number on the wire: nothing can follow it."""
+
 
 def due_ns(requested: str, window_ms: int, now_ns: int, *, graceful: bool) -> int | None:
     """Return the time at which orders are canceled after a connection ended, or None.
@@ -37,10 +39,6 @@ def due_ns(requested: str, window_ms: int, now_ns: int, *, graceful: bool) -> in
     """
     triggering = (ALWAYS, ON_TERMINATE) if graceful else (ALWAYS, ON_LOSS)
     return now_ns + window_ms * MILLISECOND if requested in triggering else None
-
-
-LAST_NUMBER: Final = 0xFFFF_FFFF
-"""Highest sequence number on the wire: nothing can follow it."""
 
 
 @dataclass(frozen=True, slots=True)
