@@ -1,4 +1,4 @@
-"""Messages of one template as columns: the interface that followers read."""
+"""Messages of one template as columns: the interface that followers and audits read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Interface of followed channels, common to all feeds.
-
-Read-only view of a book of a followed channel, with its state.
-"""
+"""Interface of followed channels, common to all feeds, and the read-only views of their books."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Emits the events of a channel from the actions of its follower, and keeps the market state.
 
 A change of a book is emitted once per market event, after its last message (EndOfEvent); trades,
-states and statistics are emitted with their messages.
-
-Log of a channel's events until they are taken: changes of books and of their trust.
+states and statistics are emitted with their messages. `EventLog` stores the events, and the changes
+of books and of their trust, until the caller takes them.
 """
 
 from __future__ import annotations
@@ -29,6 +28,20 @@ from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.news import NewsParts
 from pregao.umdf.phases import StatusChange
 from pregao.umdf.sequencing import PacketKey, covers
+
+_Handler = Callable[[Mapping[str, Any]], None]
+
+_OF_STATE = STATISTICS | {
+    templates.TRADE,
+    templates.FORWARD_TRADE,
+    templates.TRADE_BUST,
+    templates.SECURITY_STATUS,
+    templates.SECURITY_GROUP_PHASE,
+}
+"""Messages that affect only the market state."""
+
+_NOWHERE = PacketKey(0, 0)
+"""The packet key of events before the first packet."""
 
 
 class EventLog(FollowerListener):
@@ -109,22 +122,6 @@ class EventLog(FollowerListener):
         """Emit that a stale book is valid again."""
         self._counters.healed += 1
         self.emit(channel_events.BookHealed, healed.gap.security_id, healed.by.name.lower())
-
-
-_Handler = Callable[[Mapping[str, Any]], None]
-
-
-_OF_STATE = STATISTICS | {
-    templates.TRADE,
-    templates.FORWARD_TRADE,
-    templates.TRADE_BUST,
-    templates.SECURITY_STATUS,
-    templates.SECURITY_GROUP_PHASE,
-}
-"""Messages that affect only the market state."""
-
-_NOWHERE = PacketKey(0, 0)
-"""The packet key of events before the first packet."""
 
 
 class EventEmitter(EventLog):

@@ -1,6 +1,7 @@
-"""Liveness of a channel: the exchange sends at least a heartbeat per interval (000 §6.2).
+"""Failover of a channel: liveness of its feeds, its sites, and its recovery streams.
 
-Snapshot and definition streams of a channel: joined while they are needed, then left.
+The exchange sends at least a heartbeat per interval (000 §6.2). The snapshot and definition streams
+are joined while they are needed, then left.
 """
 
 from __future__ import annotations

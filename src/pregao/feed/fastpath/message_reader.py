@@ -1,11 +1,9 @@
 """Emits events from the output of the fast path: changed books, and messages kept as bytes.
 
-Readers of trades and statistics that build no dictionary, for bursts of them.
-
-An uncrossing causes hundreds of packets full of trades and statistics. Of a trade only the fields
-of its event are read; the meaning of a coded value is looked up once, with the decoder of complete
-messages. Of a statistic only its instrument and effect are read; its fields are decoded when a
-caller accesses them.
+An uncrossing causes hundreds of packets full of trades and statistics. They have readers that build
+no dictionary. Of a trade only the fields of its event are read; the meaning of a coded value is
+looked up once, with the decoder of complete messages. Of a statistic only its instrument and effect
+are read; its fields are decoded when a caller accesses them.
 """
 
 from __future__ import annotations
@@ -45,6 +43,11 @@ _FIELDS: Final = (
 )  # fmt: skip
 _MAX_CACHED: Final = 1024
 _ACTION: Final = "mDUpdateAction"
+
+_MAX_READERS: Final = 1024
+
+
+# --- Readers of single messages ---
 
 
 class LazyFields(Mapping[str, Any]):
@@ -175,7 +178,7 @@ def statistic_reader(codec: MessageCodec, block_length: int) -> ReadStatistic | 
     return read
 
 
-_MAX_READERS: Final = 1024
+# --- Events ---
 
 
 class _Reader(NamedTuple):

@@ -1,10 +1,8 @@
-"""A channel of the legacy feed with the interface of all followed channels: datagrams and times in,
-events and actions out.
+"""Channel of the legacy feed, with the interface of all followed channels.
 
-Follows a channel of the legacy feed over its feeds: datagrams and times in, books out.
-
-It has the same parts as the binary channel, fed by the streams of `pregao.legacy`, and needs no
-sockets and no clock.
+Datagrams and times in, events and actions out, without sockets and clocks. It has the same parts as
+the binary channel, fed by the streams of `pregao.legacy`. `LegacyStreamFollower` follows the
+channel over its feeds; `LegacyFeedChannel` adds events, states and recovery.
 """
 
 from __future__ import annotations
@@ -53,6 +51,15 @@ from pregao.umdf.arbitration import MAX_WAIT_NS
 from pregao.umdf.phases import Phases, Status
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
+
+_STREAMS: Final = {
+    Stream.INCREMENTAL: LegacyStream.INCREMENTAL,
+    Stream.SNAPSHOT: LegacyStream.MARKET_RECOVERY,
+    Stream.DEFINITION: LegacyStream.INSTRUMENT_DEFINITION,
+}
+_LOOPS: Final = (Stream.SNAPSHOT, Stream.DEFINITION)
+_CLAIMS: Final = (State.VALID, State.EMPTY, State.BUILDING)
+"""States that make a claim about the exchange's book; a silent channel supports none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +185,6 @@ class LegacyStreamFollower:
         )
         if not outdated or message.values["SecurityID"] not in self.state.statistics:
             self.state.snapshot(message)
-
-
-_STREAMS: Final = {
-    Stream.INCREMENTAL: LegacyStream.INCREMENTAL,
-    Stream.SNAPSHOT: LegacyStream.MARKET_RECOVERY,
-    Stream.DEFINITION: LegacyStream.INSTRUMENT_DEFINITION,
-}
-_LOOPS: Final = (Stream.SNAPSHOT, Stream.DEFINITION)
-_CLAIMS: Final = (State.VALID, State.EMPTY, State.BUILDING)
-"""States that make a claim about the exchange's book; a silent channel supports none."""
 
 
 class _Log(EventLog):

@@ -1,6 +1,7 @@
-"""Audit: compares every snapshot with the book rebuilt up to it.
+"""Audit of a replay: compares every snapshot's book and statistics with the rebuilt ones.
 
-Audit of statistics: compares those of snapshots with the last ones published.
+Books are compared with the book rebuilt up to the snapshot, statistics with the last ones
+published.
 """
 
 from __future__ import annotations
@@ -45,6 +46,29 @@ _COLUMNS = ("order_id", "price", "size", "side", "firm", "inserted", "implied")
 
 EQUAL, DIFFERENT, GAP, START, INCOMPLETE, VOID = range(6)
 RESULTS: list[str | None] = ["equal", "different", "gap", "start", "incomplete", "void"]
+
+_MUST_BE_SHOWN = (OPENING_PRICE, HIGH_PRICE, LOW_PRICE, EXECUTION_STATISTICS)
+"""Statistics that stay in effect until they are withdrawn or a new session begins."""
+_KIND_COLUMNS = ("price_band_type", "open_close_settl_flag")
+"""Coexisting statistics of one template differ in one of these columns."""
+_NOT_COMPARED = frozenset(
+    [
+        *KEY,
+        "stream",
+        "schema_version",
+        "rpt_seq",
+        "match_event_indicator",
+        "md_update_action",
+        "security_trading_event",
+    ]
+)
+_Published = tuple[ComparedColumns, Int64Array, Int64Array]
+_DELETED = {"DELETE": 1}
+_KINDS = 1 << 33
+"""Exceeds the sum of two checksums."""
+
+
+# --- Books ---
 
 
 def no_book(*, of_levels: bool = False) -> FullBook:
@@ -108,25 +132,7 @@ def _same(one: FullBook, other: FullBook) -> bool:
     )
 
 
-_MUST_BE_SHOWN = (OPENING_PRICE, HIGH_PRICE, LOW_PRICE, EXECUTION_STATISTICS)
-"""Statistics that stay in effect until they are withdrawn or a new session begins."""
-_KIND_COLUMNS = ("price_band_type", "open_close_settl_flag")
-"""Coexisting statistics of one template differ in one of these columns."""
-_NOT_COMPARED = frozenset(
-    [
-        *KEY,
-        "stream",
-        "schema_version",
-        "rpt_seq",
-        "match_event_indicator",
-        "md_update_action",
-        "security_trading_event",
-    ]
-)
-_Published = tuple[ComparedColumns, Int64Array, Int64Array]
-_DELETED = {"DELETE": 1}
-_KINDS = 1 << 33
-"""Exceeds the sum of two checksums."""
+# --- Statistics ---
 
 
 @dataclass(slots=True)

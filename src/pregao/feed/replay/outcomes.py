@@ -1,11 +1,10 @@
-"""Inconsistent updates of books: where, why, and which snapshots heal the books.
+"""Outcomes of a replay per instrument: inconsistent updates, origins of books, stale spans.
 
 The feed's counters do not show inconsistent updates: they are caused by damaged data, or by a bug.
 The book does not change after one, until a later snapshot makes it valid again.
 
-Origin of the book of each instrument, and its numbers of messages and updates.
-
-Spans in which books were stale, why, and what healed them.
+The origin of a book has its numbers of messages and updates. A stale span has its reason and what
+healed it.
 """
 
 from __future__ import annotations
@@ -26,6 +25,28 @@ from pregao.feed.replay.sequence import InstrumentSequence, SequenceRows, rows_o
 from pregao.feed.replay.snapshots import Snapshots
 from pregao.umdf.gap_columns import HEALED, GapSteps
 from pregao.umdf.gaps import GapItem, GapStep
+
+START = "start of the sequence"
+_ORIGINS = {
+    int(GapItem.MESSAGE): START,
+    int(GapItem.EMPTIED): "EmptyBook",
+    int(GapItem.RESET): "ChannelReset",
+    int(GapItem.SNAPSHOT): "snapshot",
+    int(GapItem.ABSENT): "no snapshot: empty",
+}
+
+_HEALERS = {
+    int(GapItem.MESSAGE): "restart of the counter",
+    int(GapItem.EMPTIED): "EmptyBook",
+    int(GapItem.RESET): "ChannelReset",
+    int(GapItem.SNAPSHOT): "snapshot",
+    int(GapItem.ABSENT): "absence from a loop of snapshots",
+}
+_KNOWN = (int(GapItem.EMPTIED), int(GapItem.RESET), int(GapItem.SNAPSHOT), int(GapItem.ABSENT))
+NO_PAST = "the captures begin in the middle of the instrument's messages, and no snapshot follows"
+
+
+# --- Inconsistent updates ---
 
 
 class InconsistentUpdatesError(Exception):
@@ -146,14 +167,7 @@ def _updates(columns: BookColumns, security: int) -> UpdateRows:
     )
 
 
-START = "start of the sequence"
-_ORIGINS = {
-    int(GapItem.MESSAGE): START,
-    int(GapItem.EMPTIED): "EmptyBook",
-    int(GapItem.RESET): "ChannelReset",
-    int(GapItem.SNAPSHOT): "snapshot",
-    int(GapItem.ABSENT): "no snapshot: empty",
-}
+# --- Origins of books ---
 
 
 class BookOrigins:
@@ -196,15 +210,7 @@ class BookOrigins:
         return beginning
 
 
-_HEALERS = {
-    int(GapItem.MESSAGE): "restart of the counter",
-    int(GapItem.EMPTIED): "EmptyBook",
-    int(GapItem.RESET): "ChannelReset",
-    int(GapItem.SNAPSHOT): "snapshot",
-    int(GapItem.ABSENT): "absence from a loop of snapshots",
-}
-_KNOWN = (int(GapItem.EMPTIED), int(GapItem.RESET), int(GapItem.SNAPSHOT), int(GapItem.ABSENT))
-NO_PAST = "the captures begin in the middle of the instrument's messages, and no snapshot follows"
+# --- Stale spans ---
 
 
 @dataclass(slots=True)
