@@ -2,9 +2,7 @@
 
 A bar has the trades made in its time and not busted. All of them count in the volume, the average
 and the number (crosses included); only those that set the last price count in open, high, low and
-close. Intervals start at midnight in São Paulo.
-
-Lengths of bars, as users write them.
+close. Intervals start at midnight in São Paulo; users write their lengths like ``15m``.
 """
 
 from __future__ import annotations
@@ -34,6 +32,25 @@ from pregao.umdf.phases import day_begins_ns
 
 _UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _SPAN = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
+
+COLUMNS = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
+    column("interval", pa.string(), "Length of the bar, such as 1s, 1m, 5m, 1h or 1d."),
+    column("start_ns", pa.int64(), "Start of the bar."),
+    column("end_ns", pa.int64(), "End of the bar, exclusive."),
+    column("open", PRICE, "First price; null if no trade of the bar set the last price."),
+    column("high", PRICE, "Highest price."),
+    column("low", PRICE, "Lowest price."),
+    column("close", PRICE, "Last price."),
+    column("volume", pa.int64(), "Quantity traded."),
+    column("notional", NOTIONAL, "Sum of price times quantity, exact."),
+    column("vwap", AVERAGE, "Notional divided by volume, to eight decimals."),
+    column("trades", pa.int64(), "Number of trades."),
+    column("buy_volume", pa.int64(), "Quantity of trades with a buying aggressor."),
+    column("sell_volume", pa.int64(), "Quantity of trades with a selling aggressor."),
+)
 
 
 def interval_ns(text: str) -> int:
@@ -70,25 +87,6 @@ def is_interval(text: object) -> bool:
 
 
 NAME = "bars"
-
-COLUMNS = (
-    column("channel", pa.int16(), "Channel."),
-    column("security_id", pa.int64(), "Instrument."),
-    column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
-    column("interval", pa.string(), "Length of the bar, such as 1s, 1m, 5m, 1h or 1d."),
-    column("start_ns", pa.int64(), "Start of the bar."),
-    column("end_ns", pa.int64(), "End of the bar, exclusive."),
-    column("open", PRICE, "First price; null if no trade of the bar set the last price."),
-    column("high", PRICE, "Highest price."),
-    column("low", PRICE, "Lowest price."),
-    column("close", PRICE, "Last price."),
-    column("volume", pa.int64(), "Quantity traded."),
-    column("notional", NOTIONAL, "Sum of price times quantity, exact."),
-    column("vwap", AVERAGE, "Notional divided by volume, to eight decimals."),
-    column("trades", pa.int64(), "Number of trades."),
-    column("buy_volume", pa.int64(), "Quantity of trades with a buying aggressor."),
-    column("sell_volume", pa.int64(), "Quantity of trades with a selling aggressor."),
-)
 
 
 def bars(trades: DataFrame, date: datetime.date, intervals: tuple[str, ...]) -> DataFrame:

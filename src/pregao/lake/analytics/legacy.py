@@ -1,10 +1,8 @@
 """Tables of the legacy feed as messages of the binary one, as input of the same analytics.
 
-Each entry is the equivalent binary message; each message of the legacy feed is an event.
-
-Part of the legacy feed that analytics exclude, so that nothing counts twice.
-
-Channels and instruments that the binary feed has on a day are excluded from the legacy feed's.
+Each entry is the equivalent binary message; each message of the legacy feed is an event. Channels
+and instruments that the binary feed has on a day are excluded from the legacy feed's, so that
+nothing counts twice.
 """
 
 from __future__ import annotations
@@ -55,6 +53,65 @@ from pregao.umdf import templates as t
 from pregao.umdf.keys import MESSAGE_KEY
 from pregao.umdf.phases import TradingEvent, instrument_status, phase_status
 from pregao.umdf.streams import Stream
+
+LEGACY_ENTRIES: Final = "legacy_incremental_refresh"
+LEGACY_SNAPSHOTS: Final = "legacy_snapshot_full_refresh"
+LEGACY_LIST: Final = "legacy_security_list"
+LEGACY_STATUSES: Final = "legacy_security_status"
+LEGACY_PACKETS: Final = PROTOCOLS["legacy"].account_table("packets")
+LEGACY_TABLES: Final = (
+    LEGACY_ENTRIES, LEGACY_SNAPSHOTS, LEGACY_LIST, LEGACY_STATUSES, LEGACY_PACKETS,
+)  # fmt: skip
+_TYPES: Final = {
+    t.TRADE: (TRADE,),
+    t.FORWARD_TRADE: (TRADE,),
+    t.TRADE_BUST: (TRADE,),
+    t.OPENING_PRICE: (OPENING_PRICE,),
+    t.THEORETICAL_OPENING_PRICE: (OPENING_PRICE,),
+    t.AUCTION_IMBALANCE: (IMBALANCE,),
+    t.HIGH_PRICE: ("7",),
+    t.LOW_PRICE: ("8",),
+    t.EXECUTION_STATISTICS: ("B",),
+    t.MASS_DELETE_ORDERS: tuple(SIDES),
+    t.EMPTY_BOOK: (EMPTY_BOOK,),
+    t.CHANNEL_RESET: (EMPTY_BOOK,),
+}
+"""Types of the entries that are messages of a template."""
+_AVERAGE: Final = "9"
+"""Average price of a session, which the binary feed publishes with the volume."""
+_DEFINITION: Final = max(t.SECURITY_DEFINITIONS)
+LEGACY_SOURCES: Final = {
+    **dict.fromkeys(_TYPES, LEGACY_ENTRIES),
+    t.SECURITY_STATUS: LEGACY_STATUSES,
+    t.SECURITY_GROUP_PHASE: LEGACY_STATUSES,
+    _DEFINITION: LEGACY_LIST,
+}
+"""Templates that the legacy feed has too, and their tables."""
+_KEYS: Final = STATUS_COLUMNS[:11]
+_INSTRUMENT: Final = ("channel", "security_id")
+_LISTED: Final = pa.schema(
+    [("channel", pa.int16()), ("security_id", pa.int64()), ("symbol", pa.string()),
+     ("security_group", pa.string()), ("sending_time_ns", pa.int64())]
+)  # fmt: skip
+_STATE: Final = pa.schema(
+    [("channel", pa.int16()), ("security_id", pa.int64()), ("stream", pa.string()),
+     ("sending_time_ns", pa.int64()), ("trading_session_sub_id", pa.string()),
+     ("security_trading_status", pa.string()), ("security_trading_event", pa.string())]
+)  # fmt: skip
+
+_TIMES: Final = pa.schema(
+    [("channel", pa.int16()), ("event", pa.int64()), ("place", pa.int64()),
+     ("security_id", pa.int64()), ("sending_time_ns", pa.int64()),
+     ("capture_time_ns", pa.int64()), ("feed", pa.string()),
+     ("feed_difference_ns", pa.int64()), ("capture_id", pa.string()), ("t5_ns", pa.int64()),
+     ("t10_ns", pa.int64()), ("aggressor_time_ns", pa.int64())]
+)  # fmt: skip
+
+Make = Callable[[Any], Any]
+"""Converts rows to a table."""
+
+
+# --- Exclusions ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,69 +206,15 @@ def _groups_without(lake: LakeStore, inputs: InputFiles, instruments: frozenset[
     return {group for group, members in found.items() if group and members <= instruments}
 
 
-LEGACY_ENTRIES: Final = "legacy_incremental_refresh"
-LEGACY_SNAPSHOTS: Final = "legacy_snapshot_full_refresh"
-LEGACY_LIST: Final = "legacy_security_list"
-LEGACY_STATUSES: Final = "legacy_security_status"
-LEGACY_PACKETS: Final = PROTOCOLS["legacy"].account_table("packets")
-LEGACY_TABLES: Final = (
-    LEGACY_ENTRIES, LEGACY_SNAPSHOTS, LEGACY_LIST, LEGACY_STATUSES, LEGACY_PACKETS,
-)  # fmt: skip
-_TYPES: Final = {
-    t.TRADE: (TRADE,),
-    t.FORWARD_TRADE: (TRADE,),
-    t.TRADE_BUST: (TRADE,),
-    t.OPENING_PRICE: (OPENING_PRICE,),
-    t.THEORETICAL_OPENING_PRICE: (OPENING_PRICE,),
-    t.AUCTION_IMBALANCE: (IMBALANCE,),
-    t.HIGH_PRICE: ("7",),
-    t.LOW_PRICE: ("8",),
-    t.EXECUTION_STATISTICS: ("B",),
-    t.MASS_DELETE_ORDERS: tuple(SIDES),
-    t.EMPTY_BOOK: (EMPTY_BOOK,),
-    t.CHANNEL_RESET: (EMPTY_BOOK,),
-}
-"""Types of the entries that are messages of a template."""
-_AVERAGE: Final = "9"
-"""Average price of a session, which the binary feed publishes with the volume."""
-_DEFINITION: Final = max(t.SECURITY_DEFINITIONS)
-LEGACY_SOURCES: Final = {
-    **dict.fromkeys(_TYPES, LEGACY_ENTRIES),
-    t.SECURITY_STATUS: LEGACY_STATUSES,
-    t.SECURITY_GROUP_PHASE: LEGACY_STATUSES,
-    _DEFINITION: LEGACY_LIST,
-}
-"""Templates that the legacy feed has too, and their tables."""
-_KEYS: Final = STATUS_COLUMNS[:11]
-_INSTRUMENT: Final = ("channel", "security_id")
-_LISTED: Final = pa.schema(
-    [("channel", pa.int16()), ("security_id", pa.int64()), ("symbol", pa.string()),
-     ("security_group", pa.string()), ("sending_time_ns", pa.int64())]
-)  # fmt: skip
-_STATE: Final = pa.schema(
-    [("channel", pa.int16()), ("security_id", pa.int64()), ("stream", pa.string()),
-     ("sending_time_ns", pa.int64()), ("trading_session_sub_id", pa.string()),
-     ("security_trading_status", pa.string()), ("security_trading_event", pa.string())]
-)  # fmt: skip
-
-_TIMES: Final = pa.schema(
-    [("channel", pa.int16()), ("event", pa.int64()), ("place", pa.int64()),
-     ("security_id", pa.int64()), ("sending_time_ns", pa.int64()),
-     ("capture_time_ns", pa.int64()), ("feed", pa.string()),
-     ("feed_difference_ns", pa.int64()), ("capture_id", pa.string()), ("t5_ns", pa.int64()),
-     ("t10_ns", pa.int64()), ("aggressor_time_ns", pa.int64())]
-)  # fmt: skip
-
-Make = Callable[[Any], Any]
-"""Converts rows to a table."""
-
-
 @cache
 def _schema(template: int) -> Any:
     """Return the columns of a template's table as declared: Spark accepts no smaller decimals."""
     own = message_table_name(bundled_message_tables().templates[template].name)
     (spec,) = (spec for spec in PROTOCOLS["umdf"].tables() if spec.name == own)
     return pa.schema([field for field in spec.schema.remove_metadata() if field.name != DATE])
+
+
+# --- Messages ---
 
 
 def legacy_messages(source: DataFrame, template: int, excluded: LegacyExclusions) -> DataFrame:

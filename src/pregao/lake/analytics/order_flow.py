@@ -14,11 +14,10 @@ Measures of one channel while its instruments trade continuously (the longest su
 Everything is computed over complete columns. Orders that rested before the capture began are
 unknown, which matters only for the first moments.
 
-EntryPoint reports about orders on the public feed, and the times of their requests.
-
-Reports of the private flow have the number that the public feed shows (``secondaryOrderID``), and
-the times of the PUMA model that the public feed lacks: T1 the client sends, T2 the gateway
-receives, T4 the matching engine receives, T6 the gateway answers.
+`answers` joins the EntryPoint reports about orders on the public feed. They have the number that
+the public feed shows (``secondaryOrderID``), and the times of the PUMA model that the public feed
+lacks: T1 the client sends, T2 the gateway receives, T4 the matching engine receives, T6 the gateway
+answers.
 """
 
 from __future__ import annotations
@@ -51,6 +50,23 @@ MIN_NEW_ORDERS = 100
 MIN_TRADES = 10
 MIN_SPAN_NS = 5 * SECOND
 """Minimum events, orders, trades and span for meaningful measures."""
+
+REQUESTS = (
+    "ep_simple_new_order",
+    "ep_new_order_single",
+    "ep_simple_modify_order",
+    "ep_order_cancel_replace_request",
+    "ep_order_cancel_request",
+)
+"""Tables of the requests that cause public messages."""
+ENTRIES = ("ep_execution_report_new", "ep_execution_report_modify")
+"""Tables of the reports by which an order gets its public number."""
+REPORTS = (*ENTRIES, "ep_execution_report_cancel")
+"""Tables of the reports that answer a request."""
+TIMES = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
+
+
+# --- Measures ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,19 +224,7 @@ def _events(every: Columns) -> tuple[Any, Any, Any]:
     return first[ranked], times[ranked], securities[ranked]
 
 
-REQUESTS = (
-    "ep_simple_new_order",
-    "ep_new_order_single",
-    "ep_simple_modify_order",
-    "ep_order_cancel_replace_request",
-    "ep_order_cancel_request",
-)
-"""Tables of the requests that cause public messages."""
-ENTRIES = ("ep_execution_report_new", "ep_execution_report_modify")
-"""Tables of the reports by which an order gets its public number."""
-REPORTS = (*ENTRIES, "ep_execution_report_cancel")
-"""Tables of the reports that answer a request."""
-TIMES = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
+# --- EntryPoint reports ---
 
 
 def answers(day: LakeDay, tables: tuple[str, ...] = REPORTS) -> DataFrame | None:

@@ -1,13 +1,11 @@
-"""Orders removed by a deletion from the top of a side (schema versions below 15).
+"""Orders removed by deletions from the top of a side, and likely chains of iceberg orders.
 
-Such a message has only the number of orders removed. Tracking the positions of all orders of that
-side identifies them.
-
-Likely iceberg orders: an order of the same firm, side and price that follows a filled one.
+In schema versions below 15, a deletion from the top has only the number of orders removed. Tracking
+the positions of all orders of that side identifies them.
 
 When the displayed part of an iceberg order is filled, the next part enters the book in the same
-event, under a new number. The public feed allows only a guess; two orders of a firm at one price
-look the same.
+event, under a new number: an order of the same firm, side and price. The public feed allows only a
+guess; two orders of a firm at one price look the same.
 """
 
 from __future__ import annotations
@@ -40,6 +38,15 @@ _USED = (
     "event", "time_ns",
 )  # fmt: skip
 _SIDES = ("BUY", "SELL")
+
+LINKS = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("secondary_order_id", pa.int64(), "Order."),
+    column("replenishes", pa.int64(), "Order that it replaced; null for the first."),
+    column("chain", pa.int64(), "First order of the chain."),
+    column("chain_position", pa.int32(), "Position in the chain, from 1."),
+)
 
 
 def removed_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -90,16 +97,6 @@ def removal_rows(acts: DataFrame) -> DataFrame:
         .groupBy(*INSTRUMENT)
         .applyInArrow(follow, named)
     )
-
-
-LINKS = (
-    column("channel", pa.int16(), "Channel."),
-    column("security_id", pa.int64(), "Instrument."),
-    column("secondary_order_id", pa.int64(), "Order."),
-    column("replenishes", pa.int64(), "Order that it replaced; null for the first."),
-    column("chain", pa.int64(), "First order of the chain."),
-    column("chain_position", pa.int32(), "Position in the chain, from 1."),
-)
 
 
 def chains(links: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int | None, int, int]]:

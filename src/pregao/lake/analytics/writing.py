@@ -1,6 +1,6 @@
 """Writer of a table's day: the engine writes the files, one commit replaces the day's rows.
 
-Tables that an earlier version built with other columns: replaced, so that they are rebuilt.
+A table that an earlier version built with other columns is replaced, so that it is rebuilt.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Book of an instrument at a given time: the last checkpoint before it, and a short replay.
 
-Does not use Spark: reads the tables' files directly, and only rows about the instrument.
-
-Instruments as users name them: by symbol or security ID.
+Does not use Spark: reads the tables' files directly, and only rows about the instrument. Users name
+instruments by symbol or security ID.
 """
 
 from __future__ import annotations
@@ -47,6 +46,10 @@ from pregao.umdf.sequencing import serial_of
 
 _MAX_ID = (1 << 63) - 1
 
+UNCONFIRMED = State.UNCONFIRMED.name.lower()
+_KEPT = 4
+"""Number of stretches between checkpoints whose data is cached."""
+
 
 def security_number(name: str) -> int | None:
     """Return the security ID that a name is; None if it can only be a symbol."""
@@ -54,11 +57,6 @@ def security_number(name: str) -> int | None:
         return None
     number = int(name)
     return number if number <= _MAX_ID else None
-
-
-UNCONFIRMED = State.UNCONFIRMED.name.lower()
-_KEPT = 4
-"""Number of stretches between checkpoints whose data is cached."""
 
 
 def find_instrument(

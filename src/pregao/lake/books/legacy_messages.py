@@ -1,10 +1,7 @@
-"""Translation of the legacy feed's entries to messages of the binary feed.
+"""Translation of the legacy feed's entries to messages of the binary feed, as columns.
 
-Books and analytics then have one implementation for both.
-
-Entries of the legacy feed as columns: the equivalent message of the binary feed, and the values.
-
-Column form of `pregao.feed.legacy.book_updates`.
+Books and analytics then have one implementation for both feeds. `EntryColumns` is the column form
+of `pregao.feed.legacy.book_updates`.
 """
 
 from __future__ import annotations
@@ -96,6 +93,24 @@ _BY_TYPE: Final = {
     "g": PRICE_BAND,
     OPENING_PRICE: t.OPENING_PRICE,
 }
+
+UNREADABLE: Final = "UNREADABLE"
+"""Action unknown to books: the entry cannot be applied to a book."""
+_CONDITIONS: Final = {
+    "R": t.flag("TradeCondition", "OpeningPrice"),
+    "X": t.flag("TradeCondition", "Crossed"),
+    "L": t.flag("TradeCondition", "LastTradeAtTheSamePrice"),
+}
+_MULTI_ASSET: Final = "3"
+_IMBALANCES: Final = {
+    "P": t.flag("ImbalanceCondition", "ImbalanceMoreBuyers"),
+    "Q": t.flag("ImbalanceCondition", "ImbalanceMoreSellers"),
+}
+
+_UNKNOWN = 99
+
+
+# --- Entries ---
 
 
 class EntryColumns:
@@ -293,18 +308,7 @@ def as_numbers(column: Any) -> Any:
     return pc.cast(pc.if_else(digits, column, pa.scalar(None, pa.string())), pa.int64())
 
 
-UNREADABLE: Final = "UNREADABLE"
-"""Action unknown to books: the entry cannot be applied to a book."""
-_CONDITIONS: Final = {
-    "R": t.flag("TradeCondition", "OpeningPrice"),
-    "X": t.flag("TradeCondition", "Crossed"),
-    "L": t.flag("TradeCondition", "LastTradeAtTheSamePrice"),
-}
-_MULTI_ASSET: Final = "3"
-_IMBALANCES: Final = {
-    "P": t.flag("ImbalanceCondition", "ImbalanceMoreBuyers"),
-    "Q": t.flag("ImbalanceCondition", "ImbalanceMoreSellers"),
-}
+# --- Messages ---
 
 
 @cache
@@ -396,7 +400,6 @@ def _order(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     }
 
 
-_UNKNOWN = 99
 _SIDE_CODES = {ord(letter): names_of("MDEntryType")[ord(letter)] for letter in SIDES}
 
 

@@ -1,12 +1,8 @@
 """Reader of the legacy feed's tables with the templates, columns and meanings of the binary feed.
 
-Code that uses it need not know which feed delivered a channel's day.
-
-Legacy snapshots in the form of the binary feed's: a header, orders, statistics.
-
-A legacy snapshot is one message whose rows are its entries.
-
-Legacy phases and states as rows of the binary feed's messages.
+Code that uses it need not know which feed delivered a channel's day. A legacy snapshot, one message
+whose rows are its entries, becomes a header, orders and statistics; legacy phases and states become
+rows of the binary feed's messages.
 """
 
 from __future__ import annotations
@@ -65,6 +61,37 @@ from pregao.umdf.templates import (
 
 LOOP_VERSION = 1
 """Loops have no versions; their numbers restart where one ends."""
+
+STATUS_COLUMNS: Final = (
+    "channel", "stream", "sequence_version", "index_in_packet", "sending_time_ns",
+    "capture_time_ns", "feed", "feed_difference_ns", "capture_id", "msg_seq_num", "security_id",
+    "security_group", "security_exchange", "trading_session_id", "trading_session_sub_id",
+    "security_trading_status", "security_trading_event", "transact_time", "trad_ses_open_time",
+)  # fmt: skip
+"""Columns read of ``legacy_security_status``."""
+HOME: Final = "BVMF"
+"""Exchange whose groups are named by code alone: codes repeat between exchanges."""
+
+LEGACY: Final = "legacy"
+"""Name of the legacy protocol."""
+ENTRIES, SNAPSHOTS, LISTED, STATUSES = -1, -2, -3, -4
+SOURCES: Final = {
+    "legacy_incremental_refresh": ENTRIES,
+    "legacy_snapshot_full_refresh": SNAPSHOTS,
+    "legacy_security_list": LISTED,
+    "legacy_security_status": STATUSES,
+}
+"""Its tables, with numbers that no template has."""
+_LIST_COLUMNS = (
+    "security_id", "symbol", "security_group", "sending_time_ns", "index_in_packet", "stream",
+    "security_update_action",
+)  # fmt: skip
+_ROWS_PER_SNAPSHOT_MESSAGE = 5
+"""Planning estimate of snapshot entries per message of the snapshot stream."""
+_MAX_LEVELS = (1 << 16) - 1
+
+
+# --- Snapshots ---
 
 
 class SnapshotEntries:
@@ -172,15 +199,7 @@ def _looped(table: Any, index: Int64Array) -> Any:
     return pa.table(columns)
 
 
-STATUS_COLUMNS: Final = (
-    "channel", "stream", "sequence_version", "index_in_packet", "sending_time_ns",
-    "capture_time_ns", "feed", "feed_difference_ns", "capture_id", "msg_seq_num", "security_id",
-    "security_group", "security_exchange", "trading_session_id", "trading_session_sub_id",
-    "security_trading_status", "security_trading_event", "transact_time", "trad_ses_open_time",
-)  # fmt: skip
-"""Columns read of ``legacy_security_status``."""
-HOME: Final = "BVMF"
-"""Exchange whose groups are named by code alone: codes repeat between exchanges."""
+# --- Phases and states ---
 
 
 def group_text(rows: Any) -> Any:
@@ -235,23 +254,7 @@ def _times(entries: EntryColumns, name: str, kept: np.ndarray[Any, Any]) -> Any:
     return nulled(np.where(found > 0, found, NULL))
 
 
-LEGACY: Final = "legacy"
-"""Name of the legacy protocol."""
-ENTRIES, SNAPSHOTS, LISTED, STATUSES = -1, -2, -3, -4
-SOURCES: Final = {
-    "legacy_incremental_refresh": ENTRIES,
-    "legacy_snapshot_full_refresh": SNAPSHOTS,
-    "legacy_security_list": LISTED,
-    "legacy_security_status": STATUSES,
-}
-"""Its tables, with numbers that no template has."""
-_LIST_COLUMNS = (
-    "security_id", "symbol", "security_group", "sending_time_ns", "index_in_packet", "stream",
-    "security_update_action",
-)  # fmt: skip
-_ROWS_PER_SNAPSHOT_MESSAGE = 5
-"""Planning estimate of snapshot entries per message of the snapshot stream."""
-_MAX_LEVELS = (1 << 16) - 1
+# --- Reader ---
 
 
 @cache

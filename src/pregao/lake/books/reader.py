@@ -1,9 +1,7 @@
 """Input files of a channel's day, and the reader of their rows.
 
-Open file of a message table: statistics of its row groups, and their rows.
-
 Files of our own writer on local disks are read as flat integers, all others by pyarrow; both have
-the same interface.
+the same interface, with statistics of their row groups.
 """
 
 from __future__ import annotations
@@ -35,6 +33,24 @@ from pregao.lake.storage.filesystem import Location
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.streams import ONLY_INCREMENTAL
 from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER
+
+EPOCH = date(1970, 1, 1)
+BINARY = "umdf"
+"""Protocol of the binary feed."""
+
+INSTRUMENTS = 0
+"""Key of the instruments table among the templates."""
+FIRST_SECURITY = 0
+LAST_SECURITY = (1 << 63) - 1
+
+Serials = tuple[int, int, int]
+"""Sequence version that serials count from, and the first and last serial to read."""
+
+ROWS_PER_PIECE = 10_000
+"""Number of rows read at a time by `pieces`; each may have tens of orders."""
+
+
+# --- Open files ---
 
 
 class FileRows(Protocol):
@@ -243,17 +259,7 @@ class FlatColumns:
         return FlatColumns(self._rows.take(chosen), self.names)
 
 
-EPOCH = date(1970, 1, 1)
-BINARY = "umdf"
-"""Protocol of the binary feed."""
-
-INSTRUMENTS = 0
-"""Key of the instruments table among the templates."""
-FIRST_SECURITY = 0
-LAST_SECURITY = (1 << 63) - 1
-
-Serials = tuple[int, int, int]
-"""Sequence version that serials count from, and the first and last serial to read."""
+# --- Input of a channel's day ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,10 +365,6 @@ class SecurityRange:
 
     first: int = FIRST_SECURITY
     last: int = LAST_SECURITY
-
-
-ROWS_PER_PIECE = 10_000
-"""Number of rows read at a time by `pieces`; each may have tens of orders."""
 
 
 class InputReader:

@@ -1,7 +1,4 @@
-"""Ticks of a replay as rows of the table.
-
-Rows of the tables of books: states, audits, gaps.
-"""
+"""Rows of the tables of books: ticks, states, gaps and audits of a replay."""
 
 from __future__ import annotations
 
@@ -28,6 +25,8 @@ from pregao.lake.storage.parquet import stored_schema
 _KINDS = {
     BookKind.PRIORITY: "priority", BookKind.POSITION: "position", BookKind.DEPTH: "price",
 }  # fmt: skip
+
+STATES: list[str | None] = [state.name.lower() for state in State]
 
 
 class BookCounts:
@@ -168,9 +167,6 @@ def as_table(schema: Any, columns: dict[str, Any], rows: int) -> Any:
         arrays.append(array)
         fields.append(pa.field(entry.name, array.type))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
-STATES: list[str | None] = [state.name.lower() for state in State]
 
 
 def index_of(message_serial: Int64Array) -> Any:

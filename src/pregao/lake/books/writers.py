@@ -1,7 +1,4 @@
-"""Output of a replay: writes ticks, and checkpoints of full books, incrementally.
-
-Files of the tables of books, written incrementally.
-"""
+"""Output of a replay: files of ticks, and of checkpoints of full books, written incrementally."""
 
 from __future__ import annotations
 
@@ -65,6 +62,8 @@ _DELTA_CODED = {
     "loop_number",
 }
 _ORDER_LEAVES = ("order_id", "insert_time_ns")
+
+ORDERS_PER_ROW_GROUP = 50_000
 
 
 class DayFile:
@@ -141,9 +140,6 @@ class DayFile:
             self._sink.close()
             self._lake.join(self.spec.name, self._path).delete()
             self._writer = None
-
-
-ORDERS_PER_ROW_GROUP = 50_000
 
 
 class BookWriter:

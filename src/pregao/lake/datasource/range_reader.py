@@ -1,9 +1,8 @@
-"""Reader of a range of a capture as Arrow batches; independent of Spark.
+"""Reader of a range of a capture as Arrow batches, and the plan of ranges; independent of Spark.
 
-Every packet appears as captured: copies of both feeds, repeated loops, heartbeats. Options are
-applied to packets before their messages are walked, and to messages before they are decoded.
-
-Plan of a read of captures: byte ranges of partitions, and streams of flows.
+A read of captures is planned as byte ranges of partitions, and as streams of flows. Every packet
+appears as captured: copies of both feeds, repeated loops, heartbeats. Options are applied to
+packets before their messages are walked, and to messages before they are decoded.
 """
 
 from __future__ import annotations
@@ -48,6 +47,9 @@ from pregao.umdf.survey.lines import Destination, message_of
 from pregao.umdf.survey.lines import streams_of as survey_streams
 
 BLOCK_BYTES = 4 * 1024 * 1024
+
+
+# --- Reading ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +327,9 @@ class _Reading:
         )
 
 
+# --- Columns ---
+
+
 def as_declared(array: Any, kind: Any) -> Any:
     """Return an array in the declared type: plain names for dictionaries, 128-bit decimals."""
     if array.type == kind:
@@ -376,6 +381,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     return value.hex()
+
+
+# --- Plan ---
 
 
 def ranges_of(request: ReadRequest) -> list[CaptureRange]:

@@ -1,10 +1,9 @@
-"""Shapes of the capture source's rows: their columns and comments.
+"""Shapes of the capture source's rows, and the selection of packets and messages by its options.
 
-Selection of packets and messages by the options of a read, before any decoding.
-
-The conditions of a query are not pushed down: Spark keeps the conditions that a source accepted on
-the table itself, and they would filter every later use of the same DataFrame too. Options belong to
-the DataFrame, and Spark applies a query's conditions to the remaining rows.
+Rows are selected before any decoding. The conditions of a query are not pushed down: Spark keeps
+the conditions that a source accepted on the table itself, and they would filter every later use of
+the same DataFrame too. Options belong to the DataFrame, and Spark applies a query's conditions to
+the remaining rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Counts of the selected packets and messages per capture, by day and channel.
+"""Accounting of a drop: counts of the selected packets and messages, and new rows of `ingests`.
 
-Rows of `ingests` after a drop: the remainder of each ingest, and the record of the drop.
+Counts are per capture, by day and channel. The new rows are the remainder of each ingest, and the
+record of the drop.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
 from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.parquet import iso
+
+Counts = Mapping[str, Mapping[str, Counter[str]]]
+"""Packets by outcome and messages by template that an ingest loses, by protocol."""
+
+
+# --- Counts ---
 
 
 @dataclass(slots=True)
@@ -115,8 +122,7 @@ def _grouped(
     return found
 
 
-Counts = Mapping[str, Mapping[str, Counter[str]]]
-"""Packets by outcome and messages by template that an ingest loses, by protocol."""
+# --- Rows of `ingests` ---
 
 
 def channel_days(report: Mapping[str, Any]) -> set[str]:

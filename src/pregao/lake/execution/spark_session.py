@@ -1,10 +1,8 @@
-"""Spark session, configured for this work; users' settings override ours.
+"""Spark sessions, local or remote: configuration, Java, Spark Connect, and readable errors.
 
-Java for Spark: found, and checked for its version, before Spark starts.
-
-Sessions on a Spark Connect server (``sc://HOST:PORT``): no local Java, and no RDDs.
-
-Errors of Spark as one-line messages that a user can act on.
+Users' settings override ours. Java is found, and its version checked, before Spark starts. A
+session on a Spark Connect server (``sc://HOST:PORT``) needs no local Java and has no RDDs. Errors
+of Spark become one-line messages that a user can act on.
 """
 
 from __future__ import annotations
@@ -40,6 +38,39 @@ OLDEST_JAVA = 17
 
 _RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _PRINTED = re.compile(r'version "([^"]+)"')
+
+# The last line of a Python traceback that a task raised with one of our errors.
+_OUR_ERRORS = re.compile(r"^(?:pyspark\.\S+: )?pregao\.errors\.\w+: (.+)$", re.MULTILINE)
+_PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)): (.*)$", re.MULTILINE)
+_CONDITION = re.compile(r"\[[A-Z0-9_.]+\]\s*")
+_STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+_POSITION = re.compile(r"line (\d+),? pos (\d+)")
+_POSITION_AT_END = re.compile(r"[;( ]*line \d+,? pos \d+[;) ]*$")
+_JAVA = re.compile(r"An error occurred while calling [^\n]*\n: (?:[\w.$]+: )?(.+)")
+_NOT_THERE = "ModuleNotFoundError: No module named 'pregao'"
+_MAX_TEXT = 500
+
+SCHEME = "sc://"
+_PORT = 15002
+_ANSWER_SECONDS = 10
+_OURS = {"spark.sql.session.timeZone": "UTC"}
+
+# Java logs this at every start, and users cannot change it.
+_NOISE = "Using incubator modules"
+# Last lines that Java wrote to its standard error.
+_LOGGED: deque[str] = deque(maxlen=20)
+_INTERRUPTS: list[int] = []
+_GIGABYTE = 1 << 30
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_MASTER = re.compile(r"local(\[|-cluster\[|$)|spark://|yarn$|k8s://")
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
+_ATTEMPTS = 4
+"""Attempts per task on a local master; a cluster uses its own default."""
+_LOOPBACK = re.compile(r"spark://(127\.0\.0\.1|localhost|\[::1\])[:,]")
+
+
+# --- Java ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +160,7 @@ def _advice() -> str:
     return "Install a Java runtime from your system, or from adoptium.net."
 
 
-# The last line of a Python traceback that a task raised with one of our errors.
-_OUR_ERRORS = re.compile(r"^(?:pyspark\.\S+: )?pregao\.errors\.\w+: (.+)$", re.MULTILINE)
-_PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)): (.*)$", re.MULTILINE)
-_CONDITION = re.compile(r"\[[A-Z0-9_.]+\]\s*")
-_STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
-_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
-_POSITION = re.compile(r"line (\d+),? pos (\d+)")
-_POSITION_AT_END = re.compile(r"[;( ]*line \d+,? pos \d+[;) ]*$")
-_JAVA = re.compile(r"An error occurred while calling [^\n]*\n: (?:[\w.$]+: )?(.+)")
-_NOT_THERE = "ModuleNotFoundError: No module named 'pregao'"
-_MAX_TEXT = 500
+# --- Errors ---
 
 
 def sentence(error: BaseException) -> str:
@@ -175,10 +196,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
 
 
-SCHEME = "sc://"
-_PORT = 15002
-_ANSWER_SECONDS = 10
-_OURS = {"spark.sql.session.timeZone": "UTC"}
+# --- Spark Connect ---
 
 
 def is_remote(spark: Any) -> bool:
@@ -237,18 +255,7 @@ def _answers(url: str) -> None:
         ) from error
 
 
-# Java logs this at every start, and users cannot change it.
-_NOISE = "Using incubator modules"
-# Last lines that Java wrote to its standard error.
-_LOGGED: deque[str] = deque(maxlen=20)
-_INTERRUPTS: list[int] = []
-_GIGABYTE = 1 << 30
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_MASTER = re.compile(r"local(\[|-cluster\[|$)|spark://|yarn$|k8s://")
-_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
-_ATTEMPTS = 4
-"""Attempts per task on a local master; a cluster uses its own default."""
-_LOOPBACK = re.compile(r"spark://(127\.0\.0\.1|localhost|\[::1\])[:,]")
+# --- Local sessions ---
 
 
 def spark_session(

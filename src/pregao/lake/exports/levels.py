@@ -1,6 +1,6 @@
-"""Best levels after every row of a flow, by the book's own replay.
+"""Best levels after every row of an order flow, and the halts of trading, for LOBSTER's files.
 
-Halts and resumptions of an instrument's trading, in LOBSTER's values.
+Levels come from the book's own replay; halts and resumptions have LOBSTER's values.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import event_number
 
 _KINDS = np.array([UpdateKind.ADD, UpdateKind.CHANGE, UpdateKind.DELETE], np.uint8)
+
+HALTED, QUOTING, TRADING = -1, 0, 1
+"""LOBSTER's values in the price column: halt, orders accepted again, trading resumes."""
+_CALL = "RESERVED"
+"""Orders are accepted, and trade at the end of the auction."""
+_ENDS = frozenset({"CLOSE", "FINAL_CLOSING_CALL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +69,6 @@ def ladders(flow: OrderFlow, depth: int) -> LevelColumns:
         np.where(exists, orders, 0).astype(np.int64),
         changed,
     )
-
-
-HALTED, QUOTING, TRADING = -1, 0, 1
-"""LOBSTER's values in the price column: halt, orders accepted again, trading resumes."""
-_CALL = "RESERVED"
-"""Orders are accepted, and trade at the end of the auction."""
-_ENDS = frozenset({"CLOSE", "FINAL_CLOSING_CALL"})
 
 
 class Halt(NamedTuple):

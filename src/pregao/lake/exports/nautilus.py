@@ -1,9 +1,7 @@
-"""NautilusTrader catalog: order book deltas and trades as the Parquet files it reads.
+"""NautilusTrader catalog: instruments, order book deltas and trades as the Parquet files it reads.
 
 Prices and quantities have 128 bits and 16 decimals, as in its builds with high precision (those
-published for Linux and macOS).
-
-NautilusTrader's instrument definitions: equities, futures and options.
+published for Linux and macOS). Instruments are equities, futures and options.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
 VENUE = "B3"
 EQUITY, FUTURE, OPTION = "Equity", "FuturesContract", "OptionContract"
 _CLASSES = dict.fromkeys(("CS", "PS", "ETF", "ETFL", "UNIT", "DR", "BDR"), EQUITY)
-_CLASSES |= {"FUT": FUTURE} | dict.fromkeys(("OPT", "FOPT", "INDEXOPT", "SOPT"), OPTION)
 FOLDERS = {EQUITY: "equity", FUTURE: "futures_contract", OPTION: "option_contract"}
 """Folder of a catalog for the instruments of each class."""
 _ASSETS = {
@@ -45,6 +42,12 @@ COLUMNS = (
     "security_validity_timestamp_s", "strike_price", "put_or_call",
 )  # fmt: skip
 """Columns read of the table ``instruments``."""
+
+LAST, SNAPSHOT = 128, 32
+_FIXED = pa.binary(16)
+_DECIMAL = pa.decimal128(38, 16)
+
+_CLASSES |= {"FUT": FUTURE} | dict.fromkeys(("OPT", "FOPT", "INDEXOPT", "SOPT"), OPTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +154,6 @@ def _end(seconds: int | None, day: date | None) -> int:
     """Return the last time at which it trades; the day of expiry if unknown."""
     is_valid = seconds is not None and 0 < seconds < _LATEST_S
     return int(seconds) * SECOND if is_valid and seconds is not None else _midnight(day)
-
-
-LAST, SNAPSHOT = 128, 32
-_FIXED = pa.binary(16)
-_DECIMAL = pa.decimal128(38, 16)
 
 
 def catalogue_files(

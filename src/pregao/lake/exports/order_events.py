@@ -1,13 +1,9 @@
-"""Acts, clearings and trades of an instrument joined to one flow, with column operations only.
-
-Order flow of an instrument: the acts on its orders, and its trades, in time order.
+"""Order flow of an instrument's day: the acts on its orders, and its trades, in time order.
 
 Third-party formats are written from it. Messages, clearings and snapshots become four acts: an
-order is added, changed or deleted, or a trade is published.
-
-Order flow of an instrument's day, read from the tables of a lake, in this process.
-
-The rule of the table ``orders`` decides whether a trade reduced an order.
+order is added, changed or deleted, or a trade is published. The flow is read from the tables of a
+lake, in this process, and joined with column operations only. The rule of the table ``orders``
+decides whether a trade reduced an order.
 """
 
 from __future__ import annotations
@@ -39,6 +35,19 @@ from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 NO_SIDE = 2
 OFF_BOOK = ("crossed", "block", "forward", "multi_asset", "leg", "out_of_sequence", "on_behalf")
 """Kinds of trades that did not result from orders matched in the book."""
+
+_SIDE_CODES = {"BUY": 0, "SELL": 1}
+_OTHER = 255
+
+_PACKET = ("sequence_version", "sequence_number")
+_ACT_COLUMNS = (
+    "place", "event", *_PACKET, "secondary_order_id", "side", "action", "price", "size",
+    "filled", "recovery", "position", "aggressor_side", "time_ns", "sending_time_ns",
+    "capture_time_ns",
+)  # fmt: skip
+
+
+# --- Flow ---
 
 
 class FlowAction(IntEnum):
@@ -121,14 +130,15 @@ class OrderFlow:
         return flow.take(np.flatnonzero(~orders | now | before))
 
 
-_SIDE_CODES = {"BUY": 0, "SELL": 1}
 _ACTIONS = {
     "NEW": FlowAction.ADD,
     "CHANGE": FlowAction.CHANGE,
     "DELETE": FlowAction.DELETE,
     "SNAPSHOT": FlowAction.ADD,
 }
-_OTHER = 255
+
+
+# --- Joining ---
 
 
 @dataclass(slots=True)
@@ -322,12 +332,7 @@ def _flow(rows: _Rows, old_price: Int64Array, old_size: Int64Array) -> OrderFlow
     )
 
 
-_PACKET = ("sequence_version", "sequence_number")
-_ACT_COLUMNS = (
-    "place", "event", *_PACKET, "secondary_order_id", "side", "action", "price", "size",
-    "filled", "recovery", "position", "aggressor_side", "time_ns", "sending_time_ns",
-    "capture_time_ns",
-)  # fmt: skip
+# --- Reading ---
 
 
 def order_flow(lake: LakeStore, instrument: BookInstrument) -> OrderFlow:

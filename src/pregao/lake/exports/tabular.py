@@ -1,6 +1,6 @@
-"""Ticks and books as files of rows, in columns that other tools use for them.
+"""Ticks and books as CSV, Parquet or Arrow files, in columns that other tools use for them.
 
-Files of rows written batch by batch: CSV, Parquet or Arrow, by their names.
+Files are written batch by batch; the ending of the name determines the format.
 """
 
 from __future__ import annotations
@@ -27,6 +27,37 @@ from pregao.lake.storage.lake_store import LakeStore
 from pregao.safe_io.csv_cells import safe_table
 
 ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".arrow", ".feather")
+
+SIDES = ("BID", "ASK")
+_PRICE = pa.decimal128(18, 4)
+_NUMBER = pa.int64()
+BOOK_SCHEMA = pa.schema(
+    [
+        ("updateTime", _NUMBER),
+        ("updateNano", _NUMBER),
+        ("secondaryOrderID", _NUMBER),
+        ("enteringFirm", _NUMBER),
+        ("securityID", _NUMBER),
+        ("Symbol", pa.string()),
+        ("lastMsgSeqNumProcessed", _NUMBER),
+        ("totNumBids", _NUMBER),
+        ("totNumOffers", _NUMBER),
+        ("lastPrice", _PRICE),
+        ("tradeVolume", _NUMBER),
+        ("highLimitPrice", _PRICE),
+        ("lowLimitPrice", _PRICE),
+        ("side", pa.string()),
+        ("position", _NUMBER),
+        ("price", _PRICE),
+        ("size", _NUMBER),
+    ]
+)
+
+LEVELS_SCHEMA = BOOK_SCHEMA.append(pa.field("numberOfOrders", _NUMBER))
+"""Schema of books by price level, where the feed publishes no orders."""
+
+
+# --- Files of rows ---
 
 
 def ending_of(name: str) -> str:
@@ -124,34 +155,7 @@ def _table(columns: Sequence[Any], schema: Any) -> Any:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-SIDES = ("BID", "ASK")
-_PRICE = pa.decimal128(18, 4)
-_NUMBER = pa.int64()
-BOOK_SCHEMA = pa.schema(
-    [
-        ("updateTime", _NUMBER),
-        ("updateNano", _NUMBER),
-        ("secondaryOrderID", _NUMBER),
-        ("enteringFirm", _NUMBER),
-        ("securityID", _NUMBER),
-        ("Symbol", pa.string()),
-        ("lastMsgSeqNumProcessed", _NUMBER),
-        ("totNumBids", _NUMBER),
-        ("totNumOffers", _NUMBER),
-        ("lastPrice", _PRICE),
-        ("tradeVolume", _NUMBER),
-        ("highLimitPrice", _PRICE),
-        ("lowLimitPrice", _PRICE),
-        ("side", pa.string()),
-        ("position", _NUMBER),
-        ("price", _PRICE),
-        ("size", _NUMBER),
-    ]
-)
-
-
-LEVELS_SCHEMA = BOOK_SCHEMA.append(pa.field("numberOfOrders", _NUMBER))
-"""Schema of books by price level, where the feed publishes no orders."""
+# --- Ticks and books ---
 
 
 def tick_schema(depth: int) -> Any:

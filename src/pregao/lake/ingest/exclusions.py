@@ -1,6 +1,7 @@
-"""Reject captures without supported content before a lake of empty tables is created.
+"""Captures to exclude from an ingest: those without supported content, and duplicates.
 
-Detect duplicate captures by content, in the lake and within one ingest.
+Captures without supported content are rejected before a lake of empty tables is created. Duplicates
+are detected by content, in the lake and within one ingest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""A capture file that may still grow: its identity, and how far it can be read.
+"""A capture file that may still grow: its identity, how far it can be read, and sensible times.
 
 A file is identified by its name and its head (the first packet), and only ever grows. A plain pcap
 is read up to its last complete packet and continued later; a compressed file or a pcapng is read
-once, as a whole.
-
-Outliers among capture times, detected so that captures are not split by them.
+once, as a whole. Outliers among capture times are detected, so that captures are not split by them.
 """
 
 from __future__ import annotations
@@ -34,6 +32,18 @@ HEAD_BYTES = 256
 """Bytes that distinguish a file that is read as a whole from another of the same name."""
 _PIECE_BYTES = MAX_CAPTURED_LENGTH + 64 * 1024
 """More than the longest record, so that every piece except the last has a complete record."""
+
+FAR_NS = 3600 * SECOND
+"""Maximum distance of a packet's time from the median of its neighbors'."""
+FAR_AT_ENDS_NS = 30 * DAY
+"""Maximum distance at the ends of a block, next to which the capture may have paused."""
+_AROUND = 2
+FAR_FROM_CAPTURE_NS = DAY
+"""Maximum distance between sending and capture time: a packet beyond it is rejected, because it
+would be filed under a day on which nothing was captured."""
+FAR_REASON = "sending time more than a day from the capture time"
+
+_LATEST = (1 << 63) - 1 - FAR_FROM_CAPTURE_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +144,6 @@ def last_whole(source: ByteSource, header: PcapHeader, known: int) -> tuple[int,
         position += offset
 
 
-FAR_NS = 3600 * SECOND
-"""Maximum distance of a packet's time from the median of its neighbors'."""
-FAR_AT_ENDS_NS = 30 * DAY
-"""Maximum distance at the ends of a block, next to which the capture may have paused."""
-_AROUND = 2
-FAR_FROM_CAPTURE_NS = DAY
-"""Maximum distance between sending and capture time: a packet beyond it is rejected, because it
-would be filed under a day on which nothing was captured."""
-FAR_REASON = "sending time more than a day from the capture time"
-
-
 def sent_far_from_capture(sending_time_ns: Int64Array, times: Int64Array) -> npt.NDArray[np.bool_]:
     """Return a mask of packets whose sending time is more than a day from their capture time.
 
@@ -156,9 +155,6 @@ def sent_far_from_capture(sending_time_ns: Int64Array, times: Int64Array) -> npt
     late = sending_time_ns > np.minimum(times, _LATEST) + FAR_FROM_CAPTURE_NS
     far: npt.NDArray[np.bool_] = compared & (early | late)
     return far
-
-
-_LATEST = (1 << 63) - 1 - FAR_FROM_CAPTURE_NS
 
 
 def sensible_times(times: Int64Array) -> tuple[Int64Array, Int64Array]:

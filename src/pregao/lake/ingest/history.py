@@ -1,10 +1,9 @@
 """History of a lake's ingests: roles of flows, coverage of sequences, ranges of growing files.
 
-Cache of the ingest history, so that an ingest need not read the reports of all earlier ones.
-
-The table ``_ingest_state`` has the contents of `IngestState` for a set of files of ``ingests``, and
-the names of these files. It only repeats ``ingests``: if one of the files no longer exists (merged,
-or its rows dropped) or the table is missing, everything is read again.
+A cache saves reading the reports of all earlier ingests. Its table ``_ingest_state`` has the
+contents of `IngestState` for a set of files of ``ingests``, and the names of these files. It only
+repeats ``ingests``: if one of the files no longer exists (merged, or its rows dropped) or the table
+is missing, everything is read again.
 """
 
 from __future__ import annotations
@@ -40,6 +39,33 @@ RANGE = "range:"
 REST = "rest:"
 """Prefix of the identity of a capture that was dropped in part, so that no capture matches it."""
 _AGAIN = " again "
+
+MEMORY = TableSpec(
+    "_ingest_state",
+    pa.schema(
+        [
+            pa.field("files", pa.string(), metadata={"comment": "Files of ingests, as JSON."}),
+            pa.field("facts", pa.string(), metadata={"comment": "Their history, as JSON."}),
+        ]
+    ),
+    partition_by=(),
+    description="Cache of the history of earlier ingests, for a set of files of ingests.",
+    passing=True,
+)
+REMEMBER_FROM = 32
+"""Minimum number of uncached files of ``ingests`` at which the cache is rewritten."""
+_COLUMNS = (
+    "content_hash",
+    "fingerprint",
+    "size",
+    "report",
+    "plain_fingerprint",
+    "range_hash",
+    "committed_at_ns",
+)
+
+
+# --- State ---
 
 
 def range_identity(file: str, begin: int) -> str:
@@ -220,29 +246,7 @@ def _pairs(runs: Iterable[Iterable[int]]) -> list[tuple[int, int]]:
     return [(first, last) for first, last in runs]
 
 
-MEMORY = TableSpec(
-    "_ingest_state",
-    pa.schema(
-        [
-            pa.field("files", pa.string(), metadata={"comment": "Files of ingests, as JSON."}),
-            pa.field("facts", pa.string(), metadata={"comment": "Their history, as JSON."}),
-        ]
-    ),
-    partition_by=(),
-    description="Cache of the history of earlier ingests, for a set of files of ingests.",
-    passing=True,
-)
-REMEMBER_FROM = 32
-"""Minimum number of uncached files of ``ingests`` at which the cache is rewritten."""
-_COLUMNS = (
-    "content_hash",
-    "fingerprint",
-    "size",
-    "report",
-    "plain_fingerprint",
-    "range_hash",
-    "committed_at_ns",
-)
+# --- Cache ---
 
 
 def load_ingest_state(lake: LakeStore) -> IngestState:

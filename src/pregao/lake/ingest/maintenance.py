@@ -1,7 +1,4 @@
-"""Compaction of a lake: the tables to compact and the row order of each.
-
-Summaries of a lake's tables, from their logs alone.
-"""
+"""Compaction of a lake, with the row order of each table; summaries of tables from logs."""
 
 from __future__ import annotations
 
@@ -30,6 +27,23 @@ BY_POSITION = ("capture_id", "position")
 OWN_LAYOUT = ("ticks", "book_checkpoints")
 """Tables whose files are laid out for book lookups and already have their intended size."""
 MIN_BYTES = 1 << 16
+
+# A table's time range is that of the first pair that it has.
+_SPANS = (
+    ("sending_time_ns", "sending_time_ns"),
+    ("capture_time_ns", "capture_time_ns"),
+    ("first_time_ns", "last_time_ns"),
+    ("time_ns", "time_ns"),
+)
+
+_SQL_NAMES = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "date32[day]": "date",
+    "bool": "boolean",
+}
 
 
 def compact(
@@ -68,15 +82,6 @@ def layout_of(names: Sequence[str]) -> TableLayout:
         return TableLayout(order)
     then_by = "sequence_number" if "sequence_number" in names else None
     return TableLayout(order, BY_INSTRUMENT[0], then_by)
-
-
-# A table's time range is that of the first pair that it has.
-_SPANS = (
-    ("sending_time_ns", "sending_time_ns"),
-    ("capture_time_ns", "capture_time_ns"),
-    ("first_time_ns", "last_time_ns"),
-    ("time_ns", "time_ns"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +147,3 @@ def type_name(kind: Any) -> str:
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return _SQL_NAMES.get(str(kind), str(kind))
-
-
-_SQL_NAMES = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "date32[day]": "date",
-    "bool": "boolean",
-}

@@ -1,8 +1,7 @@
-"""Small tables of several tasks, staged and merged into one file per table and day.
+"""Results of tasks: their manifests, and small tables merged into one file per table and day.
 
-Tables that keep only their latest rows: one file per day, rewritten when ingests add rows.
-
-Result of a task, returned to the process that planned it.
+Some tables keep only their latest rows: they have one file per day, rewritten when ingests add
+rows.
 """
 
 from __future__ import annotations

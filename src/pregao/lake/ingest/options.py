@@ -1,7 +1,4 @@
-"""Options of an ingest.
-
-Limits of days and channels per ingest: each day is a folder in every table.
-"""
+"""Options of an ingest, and limits of its days and channels: each day is a folder per table."""
 
 from __future__ import annotations
 
@@ -14,6 +11,10 @@ from pregao.lake.storage.parquet import iso
 
 TARGET_BYTES = 64 * 1024 * 1024
 SKEW_NS = SECOND
+
+MAX_DAYS = 400
+MAX_CHANNELS = 1_000
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,6 @@ def check_options(options: IngestOptions) -> None:
         raise UsageError(f"The feed skew must be at least 0 ns, was {options.skew_ns}.")
     if options.channels is not None and not options.channels:
         raise UsageError("The channel filter is empty: name at least one channel or omit it.")
-
-
-MAX_DAYS = 400
-MAX_CHANNELS = 1_000
-_NAMED = 3
 
 
 def check_days(days: Collection[int]) -> None:

@@ -1,6 +1,6 @@
 """Ingest captures into committed tables, exactly once, with every byte accounted for.
 
-Creation of a lake while its first captures are read, and cleanup if they have no content.
+The lake is created while its first captures are read, and removed again if they have no content.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ from pregao.lake.storage.parquet import WrittenFile, iso
 from pregao.lake.storage.transaction import until_committed
 from pregao.umdf.phases import day_of
 
+_FEW_ROWS = 500_000
+
+
+# --- Creation of the lake ---
+
 
 class LakeCreation:
     """Creates the tables of a new lake while its first captures are read."""
@@ -91,7 +96,7 @@ def remove_empty_lake(lake: LakeStore) -> Iterator[None]:
         raise
 
 
-_FEW_ROWS = 500_000
+# --- Ingest ---
 
 
 def ingest(

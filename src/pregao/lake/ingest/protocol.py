@@ -1,11 +1,10 @@
-"""Description of a protocol for the ingest: how its payloads are read from a capture, detected,
-keyed and decoded, and the tables of its messages.
+"""Interface of a protocol for the ingest: detection, keys and decoder of payloads, and tables.
 
 A *payload* is the unit that a protocol numbers: a UDP datagram, or a message that the protocol's
 reader assembled from several datagrams or a TCP stream. Payloads come in blocks of flat arrays
 (`PacketBlock`), so that one pipeline serves all: survey, plan, tasks, accounts, commit.
 
-Sort a user's schema files into SBE schemas and FAST templates.
+A user's schema files are sorted into SBE schemas and FAST templates.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.sbe_rows import Payloads
     from pregao.lake.storage.commit_unit import TableSpec
     from pregao.umdf.sequencing import PacketKey
-
 
 if TYPE_CHECKING:
 
@@ -70,6 +68,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_STREAM = "unknown"
 """Stream of a flow without evidence of its stream."""
+
+_HEAD = 1 << 16
+_ROOT = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]")
 
 
 class PayloadKeys(NamedTuple):
@@ -160,10 +161,6 @@ class IngestProtocol:
     def account_table(self, name: str) -> str:
         """Return the protocol's table ``packets``, ``rejects`` or ``gaps``."""
         return f"{self.account_prefix}{name}"
-
-
-_HEAD = 1 << 16
-_ROOT = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]")
 
 
 def fast_files(named: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Decode framed SBE messages of arbitrated payloads into table rows, for protocols that use SBE.
 
-The payloads of a window to decode, with the key columns of their messages and their rejects,
-which are the same for every protocol.
+`Payloads` are those of a window to decode, with the key columns of their messages and their
+rejects, which are the same for every protocol.
 """
 
 from __future__ import annotations

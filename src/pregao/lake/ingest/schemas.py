@@ -1,10 +1,9 @@
-"""Tables with the same columns for every protocol: ingests, packets, rejects, gaps; and the key
-columns of message tables.
+"""Schemas of the ingest's tables: those common to every protocol, and those of SBE messages.
 
-Tables of SBE messages, with columns derived from the schemas of a protocol.
-
-A table is created with the columns of every bundled schema version. Files store decimals as
-64-bit integers; tables declare them as decimals of 18 digits, enumerations as strings.
+The tables of ingests, packets, rejects and gaps, and the key columns of message tables, are the
+same for every protocol. The other columns of message tables are derived from the schemas of a
+protocol: a table is created with the columns of every bundled schema version. Files store decimals
+as 64-bit integers; tables declare them as decimals of 18 digits, enumerations as strings.
 """
 
 from __future__ import annotations
@@ -21,12 +20,6 @@ from pregao.schemas.bundle import PROTOCOLS
 from pregao.schemas.registry import Registry
 from pregao.umdf.keys import MESSAGE_KEY, STREAM_KEY, key_field, key_fields
 from pregao.umdf.tables import TableColumn, TemplateTable
-
-
-def column_of(name: str, kind: Any, comment: str) -> Any:
-    """Return a declared column with its comment."""
-    return pa.field(name, kind, metadata={"comment": comment})
-
 
 _BOUNDED = (
     "channel",
@@ -45,6 +38,14 @@ _BOUNDED = (
     "first_time_ns",
     "last_time_ns",
 )
+
+Versions = dict[int, list[tuple[Schema, MessageTemplate]]]
+"""Definitions of a template in every version, by template ID."""
+
+
+def column_of(name: str, kind: Any, comment: str) -> Any:
+    """Return a declared column with its comment."""
+    return pa.field(name, kind, metadata={"comment": comment})
 
 
 def bounded_spec(name: str, schema: Any, description: str) -> TableSpec:
@@ -154,10 +155,6 @@ INGESTS = pa.schema(
         DATE_FIELD,
     ]
 )
-
-
-Versions = dict[int, list[tuple[Schema, MessageTemplate]]]
-"""Definitions of a template in every version, by template ID."""
 
 
 def template_versions(registry: Registry, schema_id: int) -> Versions:

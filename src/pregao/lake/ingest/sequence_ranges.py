@@ -1,6 +1,4 @@
-"""Runs of received sequence numbers by day, channel and sequence version.
-
-Spans over which a channel's sequence numbers increase, assembled from sequence versions.
+"""Received sequence numbers: runs by day, channel and version, and spans over which they increase.
 
 In most protocols such a span is a sequence version. Where versions are periods of time, numbers
 continue from one version to the next until they restart: until a first number is not greater than
@@ -23,6 +21,9 @@ from pregao.umdf.sequencing import version_distance
 ChannelDayVersion = tuple[int, int, int]
 """A day, a channel and a sequence version."""
 Runs = list[tuple[int, int]]
+
+RunsByFeed = dict[tuple[int, str], Runs]
+"""Runs of sequence numbers by origin (see `gaps`) and feed."""
 
 
 def joined_runs(*several: Runs) -> Runs:
@@ -91,10 +92,6 @@ class Coverage:
 
     def _own(self, key: ChannelDayVersion) -> npt.NDArray[np.bool_]:
         return np.asarray((self._rows[:, :3] == np.array(key, np.int64)).all(axis=1))
-
-
-RunsByFeed = dict[tuple[int, str], Runs]
-"""Runs of sequence numbers by origin (see `gaps`) and feed."""
 
 
 @dataclass(slots=True)

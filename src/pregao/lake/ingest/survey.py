@@ -1,8 +1,7 @@
 """Sampled survey of a capture: size, fingerprint, and the protocols and streams of its flows.
 
-Only a few samples of a capture are read, never all of it.
-
-Detect B3 protocols that the ingest does not decode, by the form of their datagrams.
+Only a few samples of a capture are read, never all of it. B3 protocols that the ingest does not
+decode are detected by the form of their datagrams.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ from pregao.lake.storage.filesystem import Location
 if TYPE_CHECKING:
     from pregao.lake.ingest.protocol import PayloadReader
 
-
 _TECHNICAL_HEADER = struct.Struct(">IHHH")
 """UMDF FIX/FAST: sequence number, number of chunks, current chunk, length of the payload."""
 _MAX_SHOWN = 1000
+
+SAMPLE_BYTES = 4 * 1024 * 1024
+SAMPLES = 5
 
 
 def count_like_fast(block: PacketBlock) -> int:
@@ -42,10 +43,6 @@ def _like_fast(payload: bytes) -> bool:
     number, chunks, chunk, length = _TECHNICAL_HEADER.unpack_from(payload)
     fits = length == len(payload) - _TECHNICAL_HEADER.size
     return bool(number and 1 <= chunk <= chunks and fits)
-
-
-SAMPLE_BYTES = 4 * 1024 * 1024
-SAMPLES = 5
 
 
 @dataclass(slots=True)

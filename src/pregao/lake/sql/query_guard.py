@@ -1,12 +1,12 @@
-"""Quick check of a statement before an engine starts, and the errors for refused statements.
+"""Checks of a user's SQL: one statement that only reads, or an error that says why not.
 
-It looks only at the first word, so that a mistake shows immediately. The engines check what a
-statement does, with their own parsers (`parsed`, `spark_plans`).
+`require_query` looks only at the first word, before an engine starts, so that a mistake shows
+immediately. The engines check what a statement does, with their own parsers (`parse`,
+`spark_plans`).
 
-Parsing of a user's SQL with DuckDB's own parser: one statement, and the tree of its query.
-
-DuckDB also accepts INSERT, COPY and the like as members of WITH, inside what it calls a SELECT, so
-the tree is searched for them. Only the parser runs here, in a session without file access.
+`parse` uses DuckDB's parser and returns the tree of the query. DuckDB also accepts INSERT, COPY and
+the like as members of WITH, inside what it calls a SELECT, so the tree is searched for them. Only
+the parser runs here, in a session without file access.
 """
 
 from __future__ import annotations
@@ -30,6 +30,25 @@ _QUESTIONS = ("show", "describe", "desc", "summarize", "explain")
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _BEGINNING = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*(?:(?!/\*).)*?\*/)*", re.DOTALL)
 _WORD = re.compile(r"\w+")
+
+Tree = dict[str, Any]
+_SELECTS = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+# Table functions that build rows from their arguments or list the session's own tables. Others read
+# files, run a text as a query, or write (logs, profiles).
+_TABLE_FUNCTIONS = frozenset({
+    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_schemas", "duckdb_tables",
+    "duckdb_types", "duckdb_views", "generate_series", "icu_calendar_names", "json_each",
+    "json_tree", "pg_timezone_names", "pragma_show", "pragma_table_info", "pragma_version", "range",
+    "repeat", "repeat_row", "summary", "unnest",
+})  # fmt: skip
+_READ_TABLES = ("duckdb_", "pragma_", "pg_", "sqlite_")
+_CATALOGUES = frozenset({"information_schema", "pg_catalog"})
+_MAX_EXPLAIN_WORDS = 60
+"""Number of tokens (EXPLAIN and its options) within which the explained query must start."""
+
+_parsers = threading.local()
+
+_SQL_COMMENT = duckdb.token_type.comment
 
 
 def first_word(sql: str) -> str:
@@ -73,22 +92,6 @@ def beyond(what: str) -> UsageError:
         f"{what} accesses more than the tables of the lake (files, Java, programs), so nothing was "
         "run; --unsafe allows it, for queries that you trust."
     )
-
-
-Tree = dict[str, Any]
-_SELECTS = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-# Table functions that build rows from their arguments or list the session's own tables. Others read
-# files, run a text as a query, or write (logs, profiles).
-_TABLE_FUNCTIONS = frozenset({
-    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_schemas", "duckdb_tables",
-    "duckdb_types", "duckdb_views", "generate_series", "icu_calendar_names", "json_each",
-    "json_tree", "pg_timezone_names", "pragma_show", "pragma_table_info", "pragma_version", "range",
-    "repeat", "repeat_row", "summary", "unnest",
-})  # fmt: skip
-_READ_TABLES = ("duckdb_", "pragma_", "pg_", "sqlite_")
-_CATALOGUES = frozenset({"information_schema", "pg_catalog"})
-_MAX_EXPLAIN_WORDS = 60
-"""Number of tokens (EXPLAIN and its options) within which the explained query must start."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,6 @@ def parse(sql: str, *, unsafe: bool = False) -> Parsed:
     except RecursionError:
         raise _too_deep() from None
     return Parsed(statement, tree)
-
-
-_parsers = threading.local()
 
 
 def _parser() -> Any:
@@ -210,9 +210,6 @@ def _query_tree(connection: Any, statement: Any) -> Tree:
         if rest[:7].lower() != "analyze":  # ANALYZE is a statement too
             raise not_a_query(_name_of(statements[0].type))
     raise not_a_query("what it explains")
-
-
-_SQL_COMMENT = duckdb.token_type.comment
 
 
 def _tree(connection: Any, query: str) -> Tree:

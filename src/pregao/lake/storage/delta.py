@@ -1,11 +1,9 @@
-"""Delta tables with deltalake: load, create once, add columns, commit exactly once.
+"""Delta tables with deltalake: load, create once, add columns, commit exactly once, scan.
 
-Pyarrow datasets of a table's files, each with the column bounds from the table's log.
-
-The table library has such datasets too, but treats a column without bounds in the log as one
-without values: a filter on such a column finds nothing.
-
-Delta properties of tables that keep logs cheap to load after years of commits.
+`dataset` gives each file of a table the column bounds from the table's log. The table library has
+such datasets too, but treats a column without bounds in the log as one without values: a filter on
+such a column finds nothing. The properties of tables (`settings_of`) keep their logs cheap to load
+after years of commits.
 """
 
 from __future__ import annotations
@@ -44,6 +42,27 @@ _BOUNDED = (
     pa.types.is_decimal,
 )
 
+_RETENTION = "delta.setTransactionRetentionDuration"
+_STATISTICS = "delta.dataSkippingStatsColumns"
+
+_ATTEMPTS = 60
+_MAX_WAIT_S = 0.5
+_AT_ONCE = 4
+LEASE_MS = 30_000
+"""Maximum wait for a process that announced a table's creation and may have exited."""
+_ANNOUNCEMENTS = 200
+"""Number of entries of the register's history that are searched for announcements."""
+_SILENT_WAITS = 20
+"""Number of checks, 50 ms apart, before a warning is logged."""
+_CREATOR, _CREATES = "pregao.creator", "pregao.creates"
+_log = logging.getLogger("pregao.lake")
+
+Result = TypeVar("Result")
+FileChange = AddAction | RemoveAction
+
+
+# --- Datasets and properties ---
+
 
 def dataset(location: Location, declared: Any, actions: Any) -> Any:
     """Return a dataset of a table's files (``actions`` of its log) with the declared columns.
@@ -78,10 +97,6 @@ def dataset(location: Location, declared: Any, actions: Any) -> Any:
                 guarantee &= within if no_nulls else within | column.is_null()
         fragments.append(format_.make_fragment(action["path"], files, guarantee))
     return ds.FileSystemDataset(fragments, schema, format_, files)
-
-
-_RETENTION = "delta.setTransactionRetentionDuration"
-_STATISTICS = "delta.dataSkippingStatsColumns"
 
 
 def settings_of(spec: TableSpec) -> dict[str, str]:
@@ -120,17 +135,7 @@ def retired_mark(name: str) -> Transaction:
     return Transaction(name, 1, 0)
 
 
-_ATTEMPTS = 60
-_MAX_WAIT_S = 0.5
-_AT_ONCE = 4
-LEASE_MS = 30_000
-"""Maximum wait for a process that announced a table's creation and may have exited."""
-_ANNOUNCEMENTS = 200
-"""Number of entries of the register's history that are searched for announcements."""
-_SILENT_WAITS = 20
-"""Number of checks, 50 ms apart, before a warning is logged."""
-_CREATOR, _CREATES = "pregao.creator", "pregao.creates"
-_log = logging.getLogger("pregao.lake")
+# --- Tables ---
 
 
 class LakeTable(DeltaTable):
@@ -184,10 +189,6 @@ def load_existing(location: Location) -> LakeTable:
     if table is None:
         raise UsageError(f"{location} is not a table of a lake.")
     return table
-
-
-Result = TypeVar("Result")
-FileChange = AddAction | RemoveAction
 
 
 def change_table(

@@ -1,12 +1,11 @@
-"""List and remove files below a local folder without following symbolic links.
+"""Files below a local folder: listed and removed without following links; paths of logs checked.
 
 Paths are opened component by component, each relative to its parent: a link, even one created
 between listing and removing, cannot lead to another folder.
 
-Check the paths in a table's log: only names below the table's folder are allowed.
-
-A log is untrusted input: it may come from a third party. A path that leads out of the table's
-folder would let a query, or a page, read other files through it.
+A table's log is untrusted input: it may come from a third party. A path that leads out of the
+table's folder would let a query, or a page, read other files through it; only names below the
+table's folder are allowed.
 """
 
 from __future__ import annotations
@@ -29,6 +28,12 @@ from pregao.lake.storage.filesystem import Location
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_DEPTH = 16
 """Maximum nesting of folders; a lake has three levels."""
+
+# Empty names, absolute paths, schemes (and drives), . and .. as components, wildcards, backslashes
+# and control characters.
+_REFUSED = r"^$|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|(^|/)\.{0,2}(/|$)|[*?\[\]{}\\]|[\x00-\x1f\x7f]"
+_DECODINGS = 3
+"""Maximum URL decodings of a path: some readers decode, others do not, and encoders repeat it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +132,6 @@ def _open(opened: contextlib.ExitStack, root: str, folders: list[str]) -> int:
         descriptor = os.open(folder, _FOLDER, dir_fd=descriptor)
         opened.callback(os.close, descriptor)
     return descriptor
-
-
-# Empty names, absolute paths, schemes (and drives), . and .. as components, wildcards, backslashes
-# and control characters.
-_REFUSED = r"^$|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|(^|/)\.{0,2}(/|$)|[*?\[\]{}\\]|[\x00-\x1f\x7f]"
-_DECODINGS = 3
-"""Maximum URL decodings of a path: some readers decode, others do not, and encoders repeat it."""
 
 
 def check_paths(location: Location, paths: Any) -> None:

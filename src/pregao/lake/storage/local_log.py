@@ -1,20 +1,16 @@
-"""Log of a table on a local disk, for appends that do not load the entries of all files.
+"""Log of a Delta table on a local disk: cheap appends, and a check before the library reads it.
 
 The table library loads a table before a commit and again afterwards, so that a commit to a table
 with thousands of files takes longer than one to a new table. An append needs only the newest
 version, the columns, the properties and the marks. They are read here from the last checkpoint and
 the few commits after it. A commit works as in the library: a complete file appears atomically under
-its name, if no other has that name.
-
-Only the simplest logs are supported; for all others, and on other filesystems, `read_log` returns
-None.
-
-Check the nesting depth of a Delta log's commits before the table library reads them.
+its name, if no other has that name. Only the simplest logs are supported; for all others, and on
+other filesystems, `read_log` returns None.
 
 The library's JSON reader is recursive: a commit of 100,000 brackets overflows its stack and ends
-the process. On a local disk, the commits that it would read are scanned first; a line with few
-brackets, as all except those of wide tables are, costs only a count. Logs in object stores are not
-checked: reading each commit twice would double the requests of every command.
+the process. On a local disk, `check_log` first scans the commits that it would read; a line with
+few brackets, as all except those of wide tables are, costs only a count. Logs in object stores are
+not checked: reading each commit twice would double the requests of every command.
 """
 
 from __future__ import annotations
@@ -46,9 +42,18 @@ _READER, _WRITER = 1, 2
 _INTERVAL = "delta.checkpointInterval"
 _CHECKPOINT_COLUMNS = ("txn", "protocol", "metaData")
 
+_FEW = 2_000
+"""Number of brackets up to which no line can be nested too deep for the library."""
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
+
 
 class _NotPlainError(Exception):
     """The log uses an unsupported feature."""
+
+
+# --- Reading and appending ---
 
 
 @dataclass(slots=True)
@@ -212,11 +217,7 @@ def read_log(location: Location) -> LocalLog | None:
     return log if log.schema_json else None
 
 
-_FEW = 2_000
-"""Number of brackets up to which no line can be nested too deep for the library."""
-
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
-_BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
+# --- Nesting depth ---
 
 
 def check_log(table: str) -> None:

@@ -1,9 +1,8 @@
 """Compaction: merge the files of a table and date, with rows sorted for cheap reads.
 
-Select the files of a day to rewrite so that each value is in few files, and split their rows.
-
-Files that overlap in a column are split again, so that no two share values. Adjacent files are
-merged while they are small.
+The files of a day to rewrite are selected so that each value is in few files. Files that overlap in
+a column are split again, so that no two share values. Adjacent files are merged while they are
+small.
 """
 
 from __future__ import annotations
@@ -33,6 +32,14 @@ from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.parquet import rewrite
 from pregao.lake.storage.transaction import retire
+
+TARGET_BYTES = 64 << 20
+"""Target size of new files; files above half of it stay unchanged unless they must be split."""
+TARGET_ROWS = 4_000_000
+"""Maximum rows per file: as many of any table can be sorted in the memory of a small machine."""
+
+
+# --- Selection of files ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +233,7 @@ class ValueCounts:
         return cls(values, np.array([found[value] for value in values.tolist()], np.int64), nulls)
 
 
-TARGET_BYTES = 64 << 20
-"""Target size of new files; files above half of it stay unchanged unless they must be split."""
-TARGET_ROWS = 4_000_000
-"""Maximum rows per file: as many of any table can be sorted in the memory of a small machine."""
+# --- Rewriting ---
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Parquet files of the lake: small row groups, page indexes, suitable encodings.
+"""Parquet files of the lake: small row groups, page indexes, suitable encodings, statistics.
 
-Statistics of Parquet files in the format of Delta logs.
+The statistics have the format of Delta logs.
 """
 
 from __future__ import annotations
@@ -29,6 +29,25 @@ INDEXED_COLUMNS = 32
 _MAX_TEXT = 32
 _LAST_CHARACTER = "\U0010ffff"
 _EPOCH_DATE = date(1970, 1, 1).toordinal()
+
+_ORDERED = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_decimal,
+    pa.types.is_integer,
+)
+
+ROW_GROUP = 65_536
+LIST_ROW_GROUP = 2_048
+"""Rows per row group of tables with lists, such as the orders of snapshots."""
+
+_EPOCH = date(1970, 1, 1)
+_DELTA = "DELTA_BINARY_PACKED"
+_BATCH = 8_192
+"""Rows per write batch; with the smaller default, writing takes a tenth longer."""
+
+
+# --- Statistics ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +158,6 @@ def _bounds(statistics: list[Any], kind: Any) -> tuple[str, str] | None:
     return _as_json(low, high, kind)
 
 
-_ORDERED = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_decimal,
-    pa.types.is_integer,
-)
-
-
 def _as_json(low: Any, high: Any, kind: Any) -> tuple[str, str] | None:
     """Return bounds of strings, decimals and integers as JSON."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -175,14 +186,7 @@ def _text_bounds(low: str, high: str) -> tuple[str, str] | None:
     return json.dumps(low[:_MAX_TEXT]), json.dumps(high)
 
 
-ROW_GROUP = 65_536
-LIST_ROW_GROUP = 2_048
-"""Rows per row group of tables with lists, such as the orders of snapshots."""
-
-_EPOCH = date(1970, 1, 1)
-_DELTA = "DELTA_BINARY_PACKED"
-_BATCH = 8_192
-"""Rows per write batch; with the smaller default, writing takes a tenth longer."""
+# --- Files ---
 
 
 def iso(day: int) -> str:

@@ -5,16 +5,14 @@ table, and
 
 - ``symbol`` next to ``security_id``, from the instruments of the day;
 - a timestamp next to each time in nanoseconds or seconds;
-- ``…_names`` next to each set of flags;
+- ``…_names`` next to each set of flags, with the schema's names;
 - in `ticks` and `trades` the state of the instrument at that time: phase, status, continuous
   trading.
 
-Definitions follow the columns that the tables of a lake have, so old lakes have views too.
-
-Names of the flags of a set, as SQL for every engine; the names are the schema's.
-
-A bit that other schema versions name differently is named by the version of its message. A bit
+A flag that other schema versions name differently is named by the version of its message. A flag
 without a name, or of an unknown version, is shown as its number.
+
+Definitions follow the columns that the tables of a lake have, so old lakes have views too.
 """
 
 from __future__ import annotations
@@ -45,62 +43,6 @@ VERSION = "schema_version"
 _COPIES = {"original_trade_condition": "trade_condition"}
 """Analytics columns that copy another column, with that column."""
 
-
-@cache
-def set_columns() -> dict[str, str]:
-    """Return the columns that contain sets, with the names of their types."""
-    found: dict[str, str] = {}
-    for table in bundled_message_tables().templates.values():
-        for column in table.columns:
-            reading = column.reading
-            if reading is not None and reading.kind is ValueKind.SET and reading.set is not None:
-                found[column.column] = reading.set.name
-    return found | {copy: found[of] for copy, of in _COPIES.items()}
-
-
-def names_text(column: str, *, versioned: bool) -> str:
-    """Return an SQL expression for the names of a column's flags, separated by a bar.
-
-    ``versioned`` is whether the table has the schema version of each row.
-    """
-    parts = [
-        f"CASE WHEN ({column} & {1 << bit}) <> 0 THEN {_name_text(bit, names, versioned)} END"
-        for bit, names in enumerate(_names_by_bit(set_columns()[column]))
-    ]
-    return f"CASE WHEN {column} IS NOT NULL THEN concat_ws('|', {', '.join(parts)}) END"
-
-
-def _name_text(bit: int, names: list[tuple[int, str]], versioned: bool) -> str:
-    """Return the SQL for one flag's name; if the name changed, by the row's version."""
-    if len(names) == 1:
-        return f"'{names[0][1]}'"
-    if not versioned:
-        return f"'{bit}'"
-    *newer, oldest = reversed(names)
-    cases = "".join(f" WHEN {VERSION} >= {since} THEN '{name}'" for since, name in newer)
-    # Without a version the name is ambiguous.
-    return f"CASE{cases} WHEN {VERSION} IS NOT NULL THEN '{oldest[1]}' ELSE '{bit}' END"
-
-
-@cache
-def _names_by_bit(set_name: str) -> list[list[tuple[int, str]]]:
-    """Return, for each bit of a set, its names and the version since which each is valid."""
-    registry = Registry.bundled()
-    versions = sorted(registry.versions(UMDF_SCHEMA_ID))
-    found = [registry.get(UMDF_SCHEMA_ID, version).types[set_name] for version in versions]
-    sets = [kind for kind in found if isinstance(kind, SetType)]
-    width = 8 * max(kind.size for kind in sets)
-    result = []
-    for bit in range(width):
-        named = [
-            (next((choice.name for choice in kind.choices if choice.bit == bit), str(bit)), version)
-            for kind, version in zip(sets, versions, strict=True)
-        ]
-        runs = groupby(named, key=lambda pair: pair[0])
-        result.append([(min(version for _, version in run), name) for name, run in runs])
-    return result
-
-
 PREFIX = "v_"
 INSTRUMENTS = "instruments"
 STATUS = "status"
@@ -111,6 +53,17 @@ DURATIONS = frozenset({
 })  # fmt: skip
 """Columns in nanoseconds that are durations; all other int64 columns in nanoseconds are times."""
 _ENDS_AS_A_TIME = re.compile(r"(time|timestamp|_at|^t\d+|_t\d+)$")
+_HELD = {
+    "phase": ("STRING", "Phase of the security group at that time."),
+    "status": ("STRING", "Status of the instrument at that time: its own state, or the phase."),
+    "trades_continuously": ("BOOLEAN", "Whether orders trade immediately then; false in auctions."),
+}
+
+_WORD = re.compile(r"[a-z][a-z_]*")
+_FUNCTIONS = frozenset({"coalesce"})
+
+
+# --- Columns and views ---
 
 
 class TimeUnit(Enum):
@@ -197,11 +150,6 @@ def _position(index: str) -> str:
 _MESSAGE = _position("index_in_packet")
 _AFTER = _position(str(EVENT_NUMBER - 1))
 """Event key after the last message of a packet, where a snapshot was loaded."""
-_HELD = {
-    "phase": ("STRING", "Phase of the security group at that time."),
-    "status": ("STRING", "Status of the instrument at that time: its own state, or the phase."),
-    "trades_continuously": ("BOOLEAN", "Whether orders trade immediately then; false in auctions."),
-}
 _IN_ORDER = (f"coalesce({_MESSAGE}, 0)", "coalesce(from_ns, 0)")
 _PHASES = {
     # A tick is the book after its event, so a change of phase at the event's end applies to it.
@@ -212,6 +160,9 @@ _PHASES = {
     "trades": Lookup(STATUS, tuple(_HELD), _MESSAGE, f"coalesce({_MESSAGE}, 0)", _IN_ORDER),
 }
 _SYMBOL = Lookup(INSTRUMENTS, ("symbol",))
+
+
+# --- Definition ---
 
 
 def view_names(tables: Iterable[str]) -> dict[str, str]:
@@ -344,10 +295,64 @@ def _answers(lookup: Lookup, others: Mapping[str, frozenset[str]]) -> bool:
     return columns.issuperset(needed)
 
 
-_WORD = re.compile(r"[a-z][a-z_]*")
-_FUNCTIONS = frozenset({"coalesce"})
-
-
 def _needed(text: str) -> set[str]:
     """Return the columns that an expression uses."""
     return set(_WORD.findall(text)) - _FUNCTIONS
+
+
+# --- Names of flags ---
+
+
+@cache
+def set_columns() -> dict[str, str]:
+    """Return the columns that contain sets, with the names of their types."""
+    found: dict[str, str] = {}
+    for table in bundled_message_tables().templates.values():
+        for column in table.columns:
+            reading = column.reading
+            if reading is not None and reading.kind is ValueKind.SET and reading.set is not None:
+                found[column.column] = reading.set.name
+    return found | {copy: found[of] for copy, of in _COPIES.items()}
+
+
+def names_text(column: str, *, versioned: bool) -> str:
+    """Return an SQL expression for the names of a column's flags, separated by a bar.
+
+    ``versioned`` is whether the table has the schema version of each row.
+    """
+    parts = [
+        f"CASE WHEN ({column} & {1 << bit}) <> 0 THEN {_name_text(bit, names, versioned)} END"
+        for bit, names in enumerate(_names_by_bit(set_columns()[column]))
+    ]
+    return f"CASE WHEN {column} IS NOT NULL THEN concat_ws('|', {', '.join(parts)}) END"
+
+
+def _name_text(bit: int, names: list[tuple[int, str]], versioned: bool) -> str:
+    """Return the SQL for one flag's name; if the name changed, by the row's version."""
+    if len(names) == 1:
+        return f"'{names[0][1]}'"
+    if not versioned:
+        return f"'{bit}'"
+    *newer, oldest = reversed(names)
+    cases = "".join(f" WHEN {VERSION} >= {since} THEN '{name}'" for since, name in newer)
+    # Without a version the name is ambiguous.
+    return f"CASE{cases} WHEN {VERSION} IS NOT NULL THEN '{oldest[1]}' ELSE '{bit}' END"
+
+
+@cache
+def _names_by_bit(set_name: str) -> list[list[tuple[int, str]]]:
+    """Return, for each bit of a set, its names and the version since which each is valid."""
+    registry = Registry.bundled()
+    versions = sorted(registry.versions(UMDF_SCHEMA_ID))
+    found = [registry.get(UMDF_SCHEMA_ID, version).types[set_name] for version in versions]
+    sets = [kind for kind in found if isinstance(kind, SetType)]
+    width = 8 * max(kind.size for kind in sets)
+    result = []
+    for bit in range(width):
+        named = [
+            (next((choice.name for choice in kind.choices if choice.bit == bit), str(bit)), version)
+            for kind, version in zip(sets, versions, strict=True)
+        ]
+        runs = groupby(named, key=lambda pair: pair[0])
+        result.append([(min(version for _, version in run), name) for name, run in runs])
+    return result

@@ -1,6 +1,4 @@
-"""SQL text of a view, for DuckDB or Spark.
-
-DDL that registers the tables and views of a lake in a Spark-compatible catalog.
+"""SQL of the views for DuckDB or Spark, and DDL that registers a lake in a Spark catalog.
 
 Tables are registered at their location, as Delta tables: their columns and comments are in their
 logs. They must not be registered as plain Parquet, because their folders also contain replaced

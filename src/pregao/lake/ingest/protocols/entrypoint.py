@@ -1,8 +1,6 @@
-"""EntryPoint for the ingest: messages in TCP streams, their keys and their decoder.
+"""EntryPoint for the ingest: messages in TCP streams, their keys, tables and decoder.
 
-Tables of EntryPoint messages, one per template.
-
-Decode the messages of EntryPoint streams into rows of their tables.
+Each template has a message table.
 """
 
 from __future__ import annotations
@@ -61,6 +59,11 @@ ADDED: Final = [
 ]
 """Columns after the key."""
 
+_KEY_NAMES = [entry.name for entry in (*KEY, *ADDED)]
+
+STREAM: Final = "session"
+"""Stream of every flow: both directions of sessions."""
+
 
 def message_table_name(message_name: str) -> str:
     """Return the table of a template: ``ExecutionReport_New`` → ``ep_execution_report_new``."""
@@ -89,9 +92,6 @@ def message_table_specs() -> list[TableSpec]:
         )
         for table in bundled_message_tables().values()
     ]
-
-
-_KEY_NAMES = [entry.name for entry in (*KEY, *ADDED)]
 
 
 class EntryPointDecoder(FramedMessageDecoder):
@@ -149,10 +149,6 @@ class EntryPointDecoder(FramedMessageDecoder):
         table = self._tables[batch.message.id]
         rows = message_rows(table, batch, [*keys, *added], _KEY_NAMES)
         payloads.result.put(message_table_name(batch.message.name), day, rows)
-
-
-STREAM: Final = "session"
-"""Stream of every flow: both directions of sessions."""
 
 
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, ProtocolEvidence]:

@@ -1,20 +1,13 @@
-"""The legacy feed for the ingest: detection, keys and decoder of its datagrams.
+"""The legacy feed for the ingest: detection, keys, tables and decoder of its datagrams.
 
 A datagram's number is that of its first message. Heartbeats and resets get none, so that they are
 never duplicates: a heartbeat has the number of the next message, and after a reset numbers repeat.
+
 The feed has no sequence versions; ten-minute slots of the sending time, equal on feeds A and B,
-stand in for them (`slots`). Numbers continue over slots, for a week or a day (002 §15.7).
+stand in for them (`slot_of`). Numbers continue from slot to slot until the exchange restarts at 1:
+each week (PUMA), each day (MEGABOLSA), or by a SequenceReset at any time (002 §5.3.7, §15.7).
 
-Tables of the legacy feed's messages, derived from its templates.
-
-Time slots as a stand-in for sequence versions, which the legacy feed does not have.
-
-Numbers continue from slot to slot until the exchange restarts at 1: each week (PUMA), each day
-(MEGABOLSA), or by a SequenceReset at any time (002 §5.3.7, §15.7).
-
-Decode messages of arbitrated datagrams of the legacy feed into rows of their tables.
-
-FAST templates for reading captures of the legacy feed: bundled, or from a user's file.
+The FAST templates are the bundled ones or those of a user's file; the tables are derived from them.
 """
 
 from __future__ import annotations
@@ -68,6 +61,17 @@ from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, PacketKey
 
 PREFIX = "legacy_"
 
+SLOT_NS = 10 * MINUTE
+
+_chosen: dict[str, TemplateSet] = {}
+"""Templates of the user's file in this process; empty without one."""
+
+_ORDINALS = 16
+"""Low bits of a row's index in its datagram, which number the entry; the rest is the message."""
+
+
+# --- Message tables ---
+
 
 def message_table_name(message: str) -> str:
     """Return the table of a message."""
@@ -95,13 +99,16 @@ def _spec(table: LegacyTable) -> TableSpec:
     )
 
 
-SLOT_NS = 10 * MINUTE
+# --- Time slots ---
 
 
 def slot_of(time_ns: Int64Array) -> Int64Array:
     """Return the slots of sending times; they wrap like sequence versions."""
     slots: Int64Array = time_ns // SLOT_NS % LAST_SEQUENCE_VERSION + 1
     return slots
+
+
+# --- Templates ---
 
 
 @dataclass(frozen=True)
@@ -134,10 +141,6 @@ def _bundled() -> TemplateSet:
     return TemplateSet.from_sources(bundled_templates())
 
 
-_chosen: dict[str, TemplateSet] = {}
-"""Templates of the user's file in this process; empty without one."""
-
-
 def choose_templates(schema_files: Sequence[str]) -> None:
     """Use the FAST templates among a user's schema files, or the bundled ones if there are none."""
     named = fast_files(schema_files)
@@ -157,8 +160,7 @@ def known_templates() -> TemplateSet:
     return next(iter(_chosen.values()), None) or _bundled()
 
 
-_ORDINALS = 16
-"""Low bits of a row's index in its datagram, which number the entry; the rest is the message."""
+# --- Decoder ---
 
 
 class LegacyDecoder:
@@ -325,6 +327,9 @@ def _heads(block: PacketBlock) -> tuple[ChunkColumns, Int64Array, MessageHeads]:
         first,
         known_templates().heads.read(block.buffer, chunks.start[first], chunks.size[first]),
     )
+
+
+# --- Protocol ---
 
 
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, ProtocolEvidence]:

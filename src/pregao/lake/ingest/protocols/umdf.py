@@ -1,10 +1,7 @@
-"""Binary UMDF for the ingest: detection, keys and decoder of its packets.
+"""Binary UMDF for the ingest: detection, keys, tables and decoder of its packets.
 
-Tables of Binary UMDF messages, and the table of instruments.
-
-Decode messages of arbitrated packets into rows of their tables.
-
-The instruments of a day: one row each, with the latest definition.
+Each template has a message table. The table of instruments has one row per instrument and day, with
+the latest definition.
 """
 
 from __future__ import annotations
@@ -59,6 +56,17 @@ from pregao.umdf.templates import SECURITY_DEFINITIONS, SEQUENCE
 INSTRUMENTS = "instruments"
 _ORDER = ("index_in_packet", "sequence_number", "capture_time_ns", "security_id", "channel")
 
+_OLD = re.compile(r"(.+)_v(\d+)")
+
+PREFIX = "umdf_"
+
+_KEY_NAMES = [entry.name for entry in KEY]
+
+_DECODER = PacketDecoder()
+
+
+# --- Table of instruments ---
+
 
 def latest(rows: Any) -> Any:
     """Return the row captured last of each channel and instrument, sorted by these."""
@@ -97,9 +105,6 @@ def instruments_without(
                     pa.concat_tables([found, own], promote_options="default").combine_chunks()
                 )
     return found
-
-
-_OLD = re.compile(r"(.+)_v(\d+)")
 
 
 def _as_instruments(rows: Any, schema: Any) -> Any:
@@ -145,7 +150,7 @@ def _fitted(values: Any, kind: Any) -> Any:
     return None
 
 
-PREFIX = "umdf_"
+# --- Message tables ---
 
 
 def message_table_name(message_name: str) -> str:
@@ -194,7 +199,7 @@ def message_table_specs() -> list[TableSpec]:
     return specs
 
 
-_KEY_NAMES = [entry.name for entry in KEY]
+# --- Decoder ---
 
 
 class UmdfDecoder(FramedMessageDecoder):
@@ -260,6 +265,9 @@ def _count_evidence(payloads: Payloads, walked: WalkedPackets, kinds: list[Messa
             evidence[role, kind.template_id] += int(tally[role])
 
 
+# --- Protocol ---
+
+
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, ProtocolEvidence]:
     """Return the evidence of Binary UMDF in a block, by flow."""
     found: dict[str, ProtocolEvidence] = {}
@@ -304,8 +312,6 @@ def packet_key(payload: bytes, _flow: str) -> tuple[int, PacketKey] | None:
             return header.channel, PacketKey(header.sequence_version, message["nextSeqNo"])
     return None
 
-
-_DECODER = PacketDecoder()
 
 UMDF = IngestProtocol(
     name="umdf",

@@ -1,8 +1,7 @@
-"""Detection of flat tables: those of numbers and strings, without lists.
+"""Flat tables, those of numbers and strings without lists: detection, rows, and file constants.
 
-Constants of Parquet and Thrift's compact protocol, and indexes into results of kernels.
-
-Rows of a file as flat integer arrays, convertible to Arrow tables.
+The constants are those of Parquet and Thrift's compact protocol, and the indexes into results of
+kernels. Rows of a file are flat integer arrays, convertible to Arrow tables.
 """
 
 from __future__ import annotations
