@@ -1,16 +1,13 @@
-"""Parts of the book kernels: the book by price depth, whose plain twin is PriceDepthBook.
+"""Parts of the book kernels: the books by price depth, by position, and by price and priority.
 
-Every row of a side is a level of its ladder, in position order. The number of rows of a side is
-also stored as its number of orders, because a snapshot's totals count rows.
+By price depth, every row of a side is a level of its ladder, in position order. The number of rows
+of a side is also stored as its number of orders, because a snapshot's totals count rows. The plain
+twin is `PriceDepthBook`.
 
-Parts of the book kernels: the book by position.
+By position, each side has a queue of its orders' slots, with the first order at the end of the
+array. Levels are runs of adjacent orders with one price; they are updated together with the queue.
 
-Each side has a queue of its orders' slots, with the first order at the end of the array. Levels
-are runs of adjacent orders with one price; they are updated together with the queue.
-
-Parts of the book kernels: the book by price and priority.
-
-Kernel of `queue_order`: checks whether orders are in queue order already.
+`in_queue_order`, the kernel of `queue_order`, checks whether orders are in queue order already.
 """
 
 from __future__ import annotations
@@ -37,6 +34,10 @@ from pregao.book._ladder_kernels import (
 from pregao.book.update_rows import NULL
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# mypy: disallow-untyped-decorators=False
+
+
+# --- Book by price depth ---
 
 
 @part
@@ -84,7 +85,7 @@ def apply_by_depth(
     return 0
 
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# --- Book by position ---
 
 
 @part
@@ -229,7 +230,7 @@ def apply_by_position(
     return 0
 
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# --- Book by price and priority ---
 
 
 @part
@@ -357,10 +358,6 @@ def apply_by_priority(
     fill(slots, first, key, rank, size, inserted, firm)
     enqueue(meta, slots, ranks, ladder, side, first, depth)
     return 0
-
-
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
-# mypy: disallow-untyped-decorators=False
 
 
 @njit

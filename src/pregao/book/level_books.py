@@ -1,9 +1,8 @@
-"""Cheaper books built from order messages: price levels without orders, and top of book.
+"""Cheaper books built from order messages: price levels without orders, top of book, ticks.
 
 They need the past values in messages: the size before a change (from schema version 16 on), and
-the price and size of a deleted order. Feeds without these values cannot be followed this way.
-
-Ticks: the best levels of a book after each event that changed them.
+the price and size of a deleted order. Feeds without these values cannot be followed this way. Ticks
+are the best levels of a book after each event that changed them.
 """
 
 from __future__ import annotations

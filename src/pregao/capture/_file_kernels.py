@@ -1,8 +1,7 @@
-"""Kernels that find record boundaries in the middle of a capture.
+"""Kernels of capture files: record boundaries in the middle of a file, and pcap records in bulk.
 
-Kernel of writing: pcap records of UDP datagrams in bulk.
-
-Its plain twin is `write`: `UdpFramer` builds the frame and `PcapWriter` the record.
+The plain twin of `udp_records` is `pregao.capture.writer`: `UdpFramer` builds the frame and
+`PcapWriter` the record.
 """
 
 from __future__ import annotations
@@ -13,6 +12,13 @@ import numpy as np
 
 from pregao._njit import njit
 from pregao.capture._layer_kernels import word
+
+_UDP = 17
+_TTL = 16
+_SECOND = 1_000_000_000
+_LINK, _IP, _UDP_HEAD, _RECORD = 14, 20, 8, 16
+AROUND = _RECORD + _LINK + _IP + _UDP_HEAD
+"""Size of a record without its payload."""
 
 
 @njit
@@ -98,14 +104,6 @@ def surviving_boundaries(
             found[count] = first
             count += 1
     return count
-
-
-_UDP = 17
-_TTL = 16
-_SECOND = 1_000_000_000
-_LINK, _IP, _UDP_HEAD, _RECORD = 14, 20, 8, 16
-AROUND = _RECORD + _LINK + _IP + _UDP_HEAD
-"""Size of a record without its payload."""
 
 
 @njit

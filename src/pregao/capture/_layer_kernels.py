@@ -1,6 +1,6 @@
-"""Kernels of captured frames: offsets of the IP, UDP or TCP header, and the flow.
+"""Kernels of captured frames: offsets of the IP, UDP or TCP header, flows, and TCP streams.
 
-Kernel of TCP streams: segments that are next in their stream, which are nearly all.
+`take_in_order` processes the segments that are next in their stream, which are nearly all.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ LINK_ODD, LINK_ETHERNET, LINK_COOKED, LINK_COOKED_2, LINK_RAW = range(5)
 _HASH_1 = np.uint64(0x9E3779B97F4A7C15)
 _HASH_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _SHIFT = np.uint64(32)
+
+_MASK = (1 << 32) - 1
 
 
 @njit
@@ -174,9 +176,6 @@ def fill_slots(slots: Any, flow_addresses: Any, flow_ports: Any, over_ipv4: Any)
             while slots[slot] >= 0:
                 slot = (slot + 1) & mask
             slots[slot] = index
-
-
-_MASK = (1 << 32) - 1
 
 
 @njit

@@ -1,6 +1,6 @@
-"""Writing captures: nanosecond pcap files, and UDP and TCP frames for them.
+"""Writing captures: nanosecond pcap files, UDP and TCP frames for them, and records in bulk.
 
-Pcap records of UDP datagrams in bulk, for writers that record while receiving.
+`UdpRecords` writes the records of many datagrams per call, for writers that record while receiving.
 """
 
 from __future__ import annotations

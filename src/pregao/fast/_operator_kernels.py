@@ -1,11 +1,8 @@
-"""Kernels of the field operators, which combine previous values with the stream.
+"""Kernels of FAST fields: operators, lookup of templates, texts and byte vectors.
 
-A previous value is known if its slot has the current stamp and the tag of its kind; the stamp alone
-means that it is empty, a lower one that it is undefined.
-
-Kernels of templates: lookup by id, and capacity for the rows of a message.
-
-Kernels that read texts and byte vectors from the stream.
+The operators combine previous values with the stream. A previous value is known if its slot has the
+current stamp and the tag of its kind; the stamp alone means that it is empty, a lower one that it
+is undefined.
 """
 
 from __future__ import annotations
@@ -124,10 +121,6 @@ def text_difference(
     return arena, text_used, value, np.int64(k.SOUND)
 
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
-# mypy: disallow-untyped-decorators=False
-
-
 @part
 def room_for(nodes, template, templates, entries):
     """Whether the rows of a message with at most ``entries`` entries per sequence fit."""
@@ -149,10 +142,6 @@ def template_of(templates, template_id, last):
         if templates[template, k.TEMPLATE_ID] == template_id:
             return template
     return np.int64(-1)
-
-
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
-# mypy: disallow-untyped-decorators=False
 
 
 @part

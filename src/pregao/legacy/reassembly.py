@@ -1,6 +1,6 @@
-"""Assembles messages from chunks, which may arrive in any order or be lost, within limits.
+"""Reassembly of FAST messages from chunks with technical headers (002 §5.3.3), within limits.
 
-The technical header (002 §5.3.3): big-endian, before every chunk of a FAST message.
+The header is big-endian and before every chunk. Chunks may arrive in any order or be lost.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ MAX_MESSAGE_BYTES = 1400
 """Maximum size of a datagram, header included (1420 on PUMA)."""
 
 _MAX_CHUNKS = 0xFFFF
+
+MAX_PENDING = 64
+MAX_BYTES = 16 * 1024 * 1024
+MAX_WAIT_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,6 @@ def write_chunks(number: int, message: bytes, max_bytes: int = MAX_MESSAGE_BYTES
         _HEADER.pack(number, len(pieces), index, len(piece)) + piece
         for index, piece in enumerate(pieces, 1)
     ]
-
-
-MAX_PENDING = 64
-MAX_BYTES = 16 * 1024 * 1024
-MAX_WAIT_NS = 1_000_000_000
 
 
 class AssembledMessage(NamedTuple):

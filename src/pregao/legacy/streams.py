@@ -1,6 +1,7 @@
-"""The streams of a channel, the platforms that send them, and the platforms' differences.
+"""Streams of the legacy feed, the platforms that send them, and detection by content.
 
-Detects datagrams and raw dumps of the legacy feed by their content.
+The platforms differ in a few rules. Datagrams and raw dumps of the feed are detected by their
+content.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ HEARTBEAT_NS = 10 * SECOND
 """Heartbeat interval of a silent stream (002 §5.1.1)."""
 DEAD_AFTER_NS = 30 * SECOND
 """Silence after which a stream has failed (002 §5.3.6: three heartbeats)."""
+
+RAW_HEAD = 1 << 16
+"""Bytes of a file that are enough to detect a raw dump."""
 
 
 class LegacyStream(StrEnum):
@@ -61,10 +65,6 @@ class Platform:
 PUMA = Platform("PUMA", 1420, True, True, 10_000, True)
 MEGABOLSA = Platform("MEGABOLSA", 1400, False, False, None, False)
 PLATFORMS = {each.name: each for each in (PUMA, MEGABOLSA)}
-
-
-RAW_HEAD = 1 << 16
-"""Bytes of a file that are enough to detect a raw dump."""
 
 
 def is_legacy(datagram: bytes, reader: MessageReader) -> bool:

@@ -1,7 +1,4 @@
-"""Health of the feed: a report of all channels and lines, also as Prometheus metrics.
-
-HELP sentences of the counters in Prometheus metrics, by the name of the counter.
-"""
+"""Health of the feed: a report of all channels and lines, also as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -64,10 +61,10 @@ LINE_HELP = {
 }
 """Counters of a line: the fields of `pregao.net.datagram_batch.LineCounts`."""
 
-
 SHARES = (0.5, 0.99, 1.0)
 """Quantiles of the latency in reports."""
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_Samples = list[tuple[dict[str, str], float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +173,6 @@ def metrics_text(made: FeedReport) -> str:
 
 
 Page = Callable[[FeedReport], Response]
-_Samples = list[tuple[dict[str, str], float]]
 
 
 def _families(made: FeedReport) -> Iterator[tuple[str, str, str, _Samples]]:

@@ -1,7 +1,4 @@
-"""Garbage collection tuned for a feed.
-
-Real-time scheduling of the feed's thread.
-"""
+"""Tuning of the feed's process: garbage collection, and real-time scheduling of its thread."""
 
 from __future__ import annotations
 
@@ -16,6 +13,9 @@ from pregao.errors import UsageError
 _SELDOM = (100_000, 50, 100)
 """Collector thresholds. Reference counting frees events without the collector, so that the number
 of new objects rarely reaches the first threshold."""
+
+_PRIORITY = 10
+"""Real-time priority (1 to 99), below that of the kernel's own important threads."""
 
 
 @contextmanager
@@ -34,10 +34,6 @@ def rare_collection() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
-
-
-_PRIORITY = 10
-"""Real-time priority (1 to 99), below that of the kernel's own important threads."""
 
 
 def check_manner(*, spin: bool, realtime: bool) -> None:

@@ -3,11 +3,8 @@
 A generated function merges the given values over a dictionary of blanks, whose size then shows
 whether all names are known; tests each field with a test that usual values pass; packs header and
 block with one ``struct``; then encodes groups and data in order. A value that fails its test goes
-to the field's function of `_to_wire`, which converts it or refuses it with a reason.
-
-Errors of messages that cannot be encoded: the first field with an invalid value.
-
-Encoders of the parts after a block: groups and variable-length data.
+to the field's function of `_to_wire`, which converts it or refuses it with a reason. If a message
+cannot be encoded, the error names the first field with an invalid value.
 """
 
 from __future__ import annotations
@@ -32,6 +29,14 @@ from pregao.sbe.value_specs import ValueKind, ValueSpec, python_encoding, readin
 
 _MISSING = object()
 """Stand-in for a required value that is not given; no field accepts it."""
+
+Encoder = Callable[[Mapping[str, Any]], bytes]
+
+_FAILURES = (ValueRefusedError, struct.error, TypeError, ValueError, ArithmeticError)
+"""Exceptions that encoding an invalid value can raise."""
+
+
+# --- Errors ---
 
 
 def blanks_of(fields: Sequence[ValueSpec]) -> dict[str, Any]:
@@ -91,6 +96,9 @@ class MessageErrors(EntryErrors):
 
     def _error(self, refused: ValueRefusedError) -> Exception:
         return EncodeError(f"{'.'.join(refused.path)}: {refused.reason}")
+
+
+# --- Groups and variable-length data ---
 
 
 class GroupHeader:
@@ -179,10 +187,7 @@ class DataEncoder:
             raise ValueRefusedError(refused.reason, (self._data.name,)) from None
 
 
-Encoder = Callable[[Mapping[str, Any]], bytes]
-
-_FAILURES = (ValueRefusedError, struct.error, TypeError, ValueError, ArithmeticError)
-"""Exceptions that encoding an invalid value can raise."""
+# --- Generated functions ---
 
 
 def message_encoder(message: Block, byte_order: str, header: bytes) -> Encoder:

@@ -1,6 +1,7 @@
-"""Builder of functions generated as Python source for one layout and compiled on first use.
+"""Generated functions for one layout: a builder of Python source, and ``struct`` formats.
 
-``struct`` formats of blocks of fixed fields, and of numbers of headers.
+Functions are compiled on first use. The formats are those of blocks of fixed fields, and of numbers
+of headers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Arithmetic of sequence versions for kernels, compiled from the functions of `sequencing`.
+"""Kernels of sequencing: versions, first copies of packets, events, and gaps of instruments.
 
-Kernel of arbitration_columns: marks the first copy of each packet.
-
-Kernel of event_columns: numbers the events of walked messages.
-
-Kernel of gap_columns: counters of instruments over columns of items.
+`version_distance` is compiled from the function of `sequencing`. `mark_first` marks the first copy
+of each packet, `number_events` numbers the events of walked messages, and `follow_counts` follows
+the counters of instruments over columns of items.
 """
 
 from __future__ import annotations
@@ -15,11 +13,45 @@ from pregao._njit import load_u8, njit, part
 from pregao.umdf import events, gaps, sequencing
 from pregao.umdf.templates import END_OF_EVENT
 
-version_distance = njit(sequencing.version_distance)
-
-
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
+
+version_distance = njit(sequencing.version_distance)
+
+FLAGS_ABSENT = -1
+"""Messages without event flags that end their event."""
+NEVER_LAST = -2
+"""Messages without event flags that never end their event."""
+
+event_number = njit(events.event_number)
+
+MESSAGE = int(gaps.GapItem.MESSAGE)
+EMPTIED = int(gaps.GapItem.EMPTIED)
+RESET = int(gaps.GapItem.RESET)
+SNAPSHOT = int(gaps.GapItem.SNAPSHOT)
+ABSENT = int(gaps.GapItem.ABSENT)
+
+APPLIES = int(gaps.GapStep.APPLIES)
+RESTART = int(gaps.GapStep.RESTART)
+GAP = int(gaps.GapStep.GAP)
+QUEUED = int(gaps.GapStep.QUEUED)
+AGREES = int(gaps.GapStep.AGREES)
+LOADS = int(gaps.GapStep.LOADS)
+DISAGREES = int(gaps.GapStep.DISAGREES)
+NOTED = int(gaps.GapStep.NOTED)
+CONFIRMS = int(gaps.GapStep.CONFIRMS)
+EMPTIES = int(gaps.GapStep.EMPTIES)
+STEPS = 15
+"""The bits of the step."""
+DOUBTED = 32
+HEALED = 64
+CONFIRMED = 128
+
+NOTHING = gaps.NOTHING
+UNSEEN = gaps.UNSEEN
+UNPROVEN = gaps.UNPROVEN
+
+continues = njit(gaps.continues)
 
 
 @njit
@@ -46,18 +78,6 @@ def mark_first(serials, times, feeds, order, first, leader, difference):
             if difference[head] < 0 and feeds[other] != feeds[head]:
                 difference[head] = times[other] - times[head]
             at += 1
-
-
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
-# mypy: disallow-untyped-decorators=False
-
-
-FLAGS_ABSENT = -1
-"""Messages without event flags that end their event."""
-NEVER_LAST = -2
-"""Messages without event flags that never end their event."""
-
-event_number = njit(events.event_number)
 
 
 @part
@@ -93,39 +113,6 @@ def number_events(
             )
         events[m] = event
         begins = ends_event(buffer, bodies[m], ends[m], blocks[m], flag_at[flag_of[m]])
-
-
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
-# mypy: disallow-untyped-decorators=False
-
-
-MESSAGE = int(gaps.GapItem.MESSAGE)
-EMPTIED = int(gaps.GapItem.EMPTIED)
-RESET = int(gaps.GapItem.RESET)
-SNAPSHOT = int(gaps.GapItem.SNAPSHOT)
-ABSENT = int(gaps.GapItem.ABSENT)
-
-APPLIES = int(gaps.GapStep.APPLIES)
-RESTART = int(gaps.GapStep.RESTART)
-GAP = int(gaps.GapStep.GAP)
-QUEUED = int(gaps.GapStep.QUEUED)
-AGREES = int(gaps.GapStep.AGREES)
-LOADS = int(gaps.GapStep.LOADS)
-DISAGREES = int(gaps.GapStep.DISAGREES)
-NOTED = int(gaps.GapStep.NOTED)
-CONFIRMS = int(gaps.GapStep.CONFIRMS)
-EMPTIES = int(gaps.GapStep.EMPTIES)
-STEPS = 15
-"""The bits of the step."""
-DOUBTED = 32
-HEALED = 64
-CONFIRMED = 128
-
-NOTHING = gaps.NOTHING
-UNSEEN = gaps.UNSEEN
-UNPROVEN = gaps.UNPROVEN
-
-continues = njit(gaps.continues)
 
 
 @njit

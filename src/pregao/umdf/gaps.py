@@ -1,4 +1,4 @@
-"""Gaps of single instruments, by ``rptSeq``: classification of each item of an instrument.
+"""Gaps of single instruments, by ``rptSeq``, and the snapshots that recover them.
 
 ``rptSeq`` counts the messages of an instrument over all templates. A gap makes that instrument
 stale and no other. The counter restarts at 1 after an EmptyBook, which itself carries none: one
@@ -13,8 +13,6 @@ packets are missing to contain an EmptyBook and a complete new count.
 The items of an instrument are its messages, in order, and among them snapshots, each after the last
 packet that it includes, and gaps of the channel. `InstrumentCount` processes one item at a time,
 `gap_columns` columns of items.
-
-Recovery: keys of messages and snapshots, and which snapshots are usable.
 
 A snapshot is as of a packet key of the incremental stream: it includes everything up to that
 packet, and later packets apply to it. News and definitions are in no snapshot and are never
@@ -32,6 +30,21 @@ from pregao.umdf.layout import MAX_PACKET, MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
 from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.sequencing import PacketKey, version_distance
 from pregao.umdf.templates import NEWS, SECURITY_DEFINITIONS
+
+NOTHING = -1
+"""Last count if none is known."""
+UNTOUCHED = -2
+"""Last count of an instrument observed from its start: its first count is 1."""
+UNSEEN = -3
+"""Last count of an instrument whose past is unavailable, unless its first count is 1."""
+
+UNPROVEN = -1
+"""Value of `proven` for an instrument without any proof."""
+
+T = TypeVar("T")
+
+NEVER_DISCARDED = SECURITY_DEFINITIONS | {NEWS}
+"""Templates that snapshots do not include."""
 
 
 class GapItem(IntEnum):
@@ -73,18 +86,6 @@ class GapStep(IntEnum):
     """The snapshot has the count of the book, but packets are missing: it is loaded."""
     EMPTIES = 9
     """The book is empty: a complete snapshot loop lacks the instrument."""
-
-
-NOTHING = -1
-"""Last count if none is known."""
-UNTOUCHED = -2
-"""Last count of an instrument observed from its start: its first count is 1."""
-UNSEEN = -3
-"""Last count of an instrument whose past is unavailable, unless its first count is 1."""
-
-
-UNPROVEN = -1
-"""Value of `proven` for an instrument without any proof."""
 
 
 def _max_messages_per_packet() -> int:
@@ -228,12 +229,6 @@ def first_count(*, from_the_start: bool) -> int:
     other counts, whose past is missing unless a snapshot or reset replaces it.
     """
     return UNTOUCHED if from_the_start else UNSEEN
-
-
-T = TypeVar("T")
-
-NEVER_DISCARDED = SECURITY_DEFINITIONS | {NEWS}
-"""Templates that snapshots do not include."""
 
 
 class IncrementalMessage(NamedTuple, Generic[T]):

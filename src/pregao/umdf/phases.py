@@ -1,13 +1,12 @@
-"""Phases of groups and trading states of instruments.
+"""Phases of groups, states of instruments, trading days, and trades that set the last price.
 
 An instrument follows the phase of its group until it gets a separate state, and again once it
 rejoins. A new trading session resets the session's statistics.
 
-Trading day of a message: the day of its packet's sending time in São Paulo.
+The trading day of a message is the day of its packet's sending time in São Paulo. A packet without
+a sending time belongs to the day of its capture.
 
-A packet without a sending time belongs to the day of its capture.
-
-Trades that set the last price (000 §13.3): one rule, as data, for single trades and columns.
+Which trades set the last price (000 §13.3) is one rule, as data, for single trades and columns.
 """
 
 from __future__ import annotations
@@ -42,6 +41,30 @@ RESET_WITH_THE_SESSION = frozenset(
     }
 )
 """Templates whose figures restart with a trading session."""
+_NAMES = {
+    "PAUSE": 2,
+    "CLOSE": 4,
+    "OPEN": 17,
+    "FORBIDDEN": 18,
+    "RESERVED": 21,
+    "FINAL_CLOSING_CALL": 101,
+}
+
+Code = int | str | None
+"""A decoded enumeration value: its name, or its number if it has none, or null."""
+
+SAO_PAULO_NS: Final = -3 * 3600 * 1_000_000_000
+"""Offset of Brasília time from UTC; there has been no daylight saving time since 2019."""
+
+T = TypeVar("T", int, npt.NDArray[np.int64])
+
+NOT_LAST_CONDITIONS: Final = OUT_OF_SEQUENCE
+"""Bits of ``tradeCondition``; a trade with any of them does not set the last price."""
+NOT_LAST_SUB_TYPES: Final = frozenset({"LEG_TRADE"})
+"""Values of ``trdSubType`` that do not set it: legs of a spread trade."""
+
+
+# --- Phases and states ---
 
 
 class TradingEvent(IntEnum):
@@ -75,19 +98,8 @@ _COMMON = {
     21: Status.RESERVED,
     101: Status.FINAL_CLOSING_CALL,
 }
-_NAMES = {
-    "PAUSE": 2,
-    "CLOSE": 4,
-    "OPEN": 17,
-    "FORBIDDEN": 18,
-    "RESERVED": 21,
-    "FINAL_CLOSING_CALL": 101,
-}
 _OF_GROUP = {**_COMMON, 18: Status.PRE_CLOSE}
 _OF_INSTRUMENT = {**_COMMON, 18: Status.FORBIDDEN}
-
-Code = int | str | None
-"""A decoded enumeration value: its name, or its number if it has none, or null."""
 
 
 def phase_status(trading_session_sub_id: Code) -> Status:
@@ -277,10 +289,7 @@ class Phases:
         return [] if now is before else [StatusChange(security_id, before, now)]
 
 
-SAO_PAULO_NS: Final = -3 * 3600 * 1_000_000_000
-"""Offset of Brasília time from UTC; there has been no daylight saving time since 2019."""
-
-T = TypeVar("T", int, npt.NDArray[np.int64])
+# --- Trading days ---
 
 
 def day_of(time_ns: T) -> T:
@@ -300,10 +309,7 @@ def day_begins_ns(day: int) -> int:
     return day * DAY - SAO_PAULO_NS
 
 
-NOT_LAST_CONDITIONS: Final = OUT_OF_SEQUENCE
-"""Bits of ``tradeCondition``; a trade with any of them does not set the last price."""
-NOT_LAST_SUB_TYPES: Final = frozenset({"LEG_TRADE"})
-"""Values of ``trdSubType`` that do not set it: legs of a spread trade."""
+# --- Last price ---
 
 
 def sets_last_price(trade_condition: int, trd_sub_type: str | int | None) -> bool:

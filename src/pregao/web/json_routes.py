@@ -1,6 +1,6 @@
 """HTTP requests of the page: checked parameters, JSON responses, errors as messages.
 
-Limit of concurrent work of a page: further requests wait, and too many are rejected.
+Concurrent work is limited: further requests wait, and too many are rejected.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ from pregao.web.json_encoding import dumped
 T = TypeVar("T")
 RETRY_S = 1
 """Seconds after which to retry a rejected request."""
+_JSON = "application/json"
+_MAX_ROWS = (1 << 63) - 1
+MAX_BODY_BYTES = 64 * 1024
+_log = logging.getLogger(__name__)
 
 
 class BusyError(PregaoError):
@@ -55,10 +59,6 @@ class Budget:
 
 
 Answer = Callable[["Parameters"], Any]
-_JSON = "application/json"
-_MAX_ROWS = (1 << 63) - 1
-MAX_BODY_BYTES = 64 * 1024
-_log = logging.getLogger(__name__)
 
 
 class Parameters:

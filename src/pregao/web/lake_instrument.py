@@ -1,6 +1,6 @@
-"""An instrument's day in a lake for the page: books, trades, bars, auctions.
+"""An instrument's day in a lake for the page: books, heatmap, trades, bars, auctions.
 
-Heatmap of a book: the last tick of each time bin, as prices and sizes.
+The heatmap has the last tick of each time bin, as prices and sizes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,15 @@ from pregao.web.json_encoding import midnight_ns, moment_data, number
 
 DEPTH = 10
 """Levels per side of a tick."""
+
+TAPE = 400
+"""Maximum number of trades of a tape."""
+ACTIVITY = 240
+"""Number of bins of the timeline."""
+_PATH = 600
+"""Maximum number of points of an auction's path."""
+_MAX_REPLAYS = 6
+_SIDES = {"BUY": 1, "SELL": -1}
 
 
 def heatmap_columns(ticks: Any, times: Int64Array, first: list[dict[str, Any]]) -> list[Any]:
@@ -72,16 +81,6 @@ def _levels(side: dict[str, Any]) -> list[int]:
         if price is not None
         for value in (price, size)
     ]
-
-
-TAPE = 400
-"""Maximum number of trades of a tape."""
-ACTIVITY = 240
-"""Number of bins of the timeline."""
-_PATH = 600
-"""Maximum number of points of an auction's path."""
-_MAX_REPLAYS = 6
-_SIDES = {"BUY": 1, "SELL": -1}
 
 
 @dataclass(frozen=True, slots=True)

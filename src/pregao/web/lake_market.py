@@ -1,7 +1,4 @@
-"""Lake data of the page: days, instruments, feed health, latencies, news.
-
-Constant SQL queries about a day's feed: packets, rates, gaps, feed leads, latencies.
-"""
+"""Lake data of the page: days, instruments, feed health, latencies, news."""
 
 from __future__ import annotations
 
@@ -86,13 +83,18 @@ FROM latency WHERE date = $date AND channel = $channel AND ({span}) > 0 GROUP BY
 SPREAD_OF_LATENCY = {measure: _SPREAD.format(span=span) for measure, span in MEASURES.items()}
 """Histogram queries of latency measures, ten bins per decade."""
 
-
 _KEPT = 8
 """Maximum number of cached instruments."""
 _MAX_ANSWERS = 64
 """Maximum number of cached answers; a limit is needed as a request may name any day."""
 _FOUND = 40
 _MAX_NEWS = 200
+
+_NEWS_FIELDS = {
+    "securityID": "security_id", "newsSource": "news_source", "languageCode": "language_code",
+    "partCount": "part_count", "partNumber": "part_number", "newsID": "news_id",
+    "origTime": "orig_time_ns", "headline": "headline", "text": "text", "uRLLink": "url_link",
+}  # fmt: skip
 
 
 class LakeMarket:
@@ -360,13 +362,6 @@ class LakeMarket:
                 }
             )
         return found
-
-
-_NEWS_FIELDS = {
-    "securityID": "security_id", "newsSource": "news_source", "languageCode": "language_code",
-    "partCount": "part_count", "partNumber": "part_number", "newsID": "news_id",
-    "origTime": "orig_time_ns", "headline": "headline", "text": "text", "uRLLink": "url_link",
-}  # fmt: skip
 
 
 def _tables(text: str | None) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Live data of the page: current books, trades, auctions and feed health.
 
-History of an instrument since the page started: trades, bars, auctions.
+`InstrumentHistory` has the trades, bars and auctions of an instrument since the page started.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ _PAST = 20_000
 BARS = {"1s": SECOND, "5s": 5 * SECOND, "1m": MINUTE, "5m": 5 * MINUTE}
 """Available bar lengths."""
 _AT, _PRICE, _SIZE, _SIDE, _BUSTED, _NUMBER = range(6)
+
+_NEWS = 50
+"""Maximum number of news items kept."""
+_FOUND = 40
+_MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
 
 
 @dataclass(slots=True)
@@ -104,12 +109,6 @@ class InstrumentHistory:
                 bar[3] = price if bar[3] is None else min(bar[3], price)
                 bar[4] = price
         return [bars_by_start[start] for start in sorted(bars_by_start)]
-
-
-_NEWS = 50
-"""Maximum number of news items kept."""
-_FOUND = 40
-_MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
 
 
 class LiveMarket:

@@ -1,11 +1,11 @@
 """Access control of the page: only browsers on this machine that show the page and have its token.
 
 Other users of this machine can connect to the page's port, other sites open in the browser can send
-requests to localhost, and a foreign host name can resolve to localhost (DNS rebinding). Therefore a
+requests to localhost, and another host name can resolve to localhost (DNS rebinding). Therefore a
 request must name localhost as its host, must have the page's origin if it has one, and must present
 the token: first in the URL, afterwards in a cookie.
 
-Token of a page: random at each start, or read from a file that only its owner can read.
+The token is random at each start, or read from a file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -61,6 +61,12 @@ _PLAIN_POLICY = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
+
+MIN_LENGTH, MAX_LENGTH = 22, 256
+"""Length of a token in characters; 22 characters encode 128 bits."""
+MAX_FILE_BYTES = 4096
+_TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_LENGTH},{MAX_LENGTH}}}")
+_RANDOM_BYTES = 32
 
 
 def refusal(host: str, origin: str | None, method: str) -> tuple[HTTPStatus, str] | None:
@@ -214,13 +220,6 @@ async def _respond(
     }
     await send(start)
     await send({"type": "http.response.body", "body": body})
-
-
-MIN_LENGTH, MAX_LENGTH = 22, 256
-"""Length of a token in characters; 22 characters encode 128 bits."""
-MAX_FILE_BYTES = 4096
-_TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_LENGTH},{MAX_LENGTH}}}")
-_RANDOM_BYTES = 32
 
 
 def new_token() -> str:

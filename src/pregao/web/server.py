@@ -1,6 +1,6 @@
-"""HTTP server of a page on localhost: uvicorn in a separate thread.
+"""HTTP server of a page on localhost: uvicorn in a separate thread, static files and API routes.
 
-ASGI applications of the page: static files and API routes; `PageServer` guards them.
+`PageServer` guards the ASGI applications.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from pregao.web.lake_market import LakeMarket
     from pregao.web.live_market import LiveMarket
 
-
 _START_S = 20.0
 _LOOK_S = 0.2
+
+STATIC = Path(__file__).parent / "static"
 
 
 class PageServer:
@@ -136,9 +137,6 @@ def _listen(port: int) -> socket.socket:
             f"Cannot listen on {HOST}:{port}: {reason}. Choose another port with --port."
         ) from error
     return listener
-
-
-STATIC = Path(__file__).parent / "static"
 
 
 def lake_application(market: LakeMarket, budget: Budget | None = None) -> Application:

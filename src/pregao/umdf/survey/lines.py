@@ -1,9 +1,7 @@
-"""Lines: the UDP destinations of packets, their messages and their streams.
+"""Lines: the UDP destinations of packets, their messages, and the detection of their streams.
 
 A stream belongs to a destination address and port. The same destination is one line in all captures
-of a survey, whatever the sender.
-
-Detection of the streams of destinations from samples of captures.
+of a survey, whatever the sender. Streams are detected from samples of captures.
 """
 
 from __future__ import annotations
@@ -30,11 +28,15 @@ from pregao.umdf.survey import _kernels
 if TYPE_CHECKING:
     from pregao.capture.source import Source
 
-
 STREAMS = tuple(Stream)
 """Streams, in the order of their numbers in columns."""
 
 _PAIRS = 1 << 14
+
+SAMPLE_BYTES = 1024 * 1024
+SAMPLES = 3
+MAX_SAMPLED = 200
+"""Maximum number of sampled captures: rolling files carry the same flows."""
 
 
 class Destination(NamedTuple):
@@ -169,12 +171,6 @@ def words(
     values = np.empty(len(rows), np.int64)
     _kernels.gather_words(walked.buffer, np.where(present, bodies + reading.offset, 0), values)
     return present, values
-
-
-SAMPLE_BYTES = 1024 * 1024
-SAMPLES = 3
-MAX_SAMPLED = 200
-"""Maximum number of sampled captures: rolling files carry the same flows."""
 
 
 def streams_of(captures: Iterable[Source], registry: Registry) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""Accounting of decoding failures: counts, reasons, and the positions of the first ones.
+"""Faults of a survey: decoding failures, and missing, duplicate and late packets of each line.
 
-Audit of sequence numbers: missing, duplicate and late packets of each line.
+Decoding failures have counts, reasons, and the positions of the first ones.
 
-Every line and channel is counted separately, version by version. Heartbeats have no number. A
-version after another starts at 1; the first one may have been joined midway.
+Sequence numbers of every line and channel are counted separately, version by version. Heartbeats
+have no number. A version after another starts at 1; the first one may have been joined midway.
 """
 
 from __future__ import annotations
@@ -44,6 +44,14 @@ FAULTS = {
 
 _MAX_REASONS = 256
 _OTHER = "other reasons"
+
+MAX_RUNS = 1 << 17
+MAX_GAPS = 1 << 18
+
+_FIRST_ROOM = 256
+
+
+# --- Decoding failures ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +181,7 @@ def _position(
     )
 
 
-MAX_RUNS = 1 << 17
-MAX_GAPS = 1 << 18
-
-_FIRST_ROOM = 256
+# --- Sequence numbers ---
 
 
 class SequenceRun(NamedTuple):
