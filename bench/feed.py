@@ -96,7 +96,7 @@ def pump(batch: Batch, size: int) -> tuple[float, float]:
     channel = new_channel(int(batch.time_ns[0]))
     channel.enable_events(enabled=False)
     channel.receive_many(batch, 0, half)
-    inner = channel._pump
+    inner = channel._driver
     run, spent, taken = inner.run, 0.0, 0
 
     def timed(datagrams: Batch, first: int, last: int) -> int:
@@ -111,16 +111,16 @@ def pump(batch: Batch, size: int) -> tuple[float, float]:
     for at in range(half, count, size):
         channel.receive_many(batch, at, min(at + size, count))
     whole = time.perf_counter() - start
-    before = channel.pumped
+    before = channel.fast_path_packets
     channel = new_channel(int(batch.time_ns[0]))
     channel.enable_events(enabled=False)
     channel.receive_many(batch, 0, half)
-    inner = channel._pump
+    inner = channel._driver
     run = inner.run
     inner.run = timed  # type: ignore[method-assign]
     for at in range(half, count, size):
         channel.receive_many(batch, at, min(at + size, count))
-    if channel.counters.gaps or channel.pumped != before or before < 0.8 * count:
+    if channel.counters.gaps or channel.fast_path_packets != before or before < 0.8 * count:
         raise RuntimeError("the day was not followed by the pump")
     return spent / taken * 1e6, whole / (count - half) * 1e6
 

@@ -258,7 +258,7 @@ def test_7_2_a_snapshot_of_an_older_sequence_version_heals_nothing():
 
 
 def test_the_queue_has_a_limit():
-    followed = instrument(room=QueueLimits(max_queued=3))
+    followed = instrument(limits=QueueLimits(max_queued=3))
     followed.message(message(1, 1))
     for number in range(3, 10):
         followed.message(message(number, number))

@@ -9,7 +9,7 @@ import pytest
 from pregao.events import BookUnconfirmed, GapFound
 from pregao.feed.channel.follower import Follower
 from pregao.feed.channel.settings import ChannelSettings
-from pregao.feed.fastpath.message_reader import PumpEventDecoder
+from pregao.feed.fastpath.message_reader import FastPathEventDecoder
 from pregao.live import FeedHandler, Line, LiveConfig, metrics_text, report
 from pregao.live.config import STREAMS
 from pregao.live.packet_failures import LOG_INTERVAL_NS, MAX_LOGGED_BYTES, FailureLog
@@ -93,7 +93,7 @@ def bring(handler, found):
     [
         (False, Follower, "deliver", 70, True),
         (None, Follower, "deliver", 5, True),
-        (None, PumpEventDecoder, "on_rows", 9, False),
+        (None, FastPathEventDecoder, "on_rows", 9, False),
     ],
 )
 def test_a_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(

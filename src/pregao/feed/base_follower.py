@@ -67,7 +67,7 @@ class BaseFollower(ABC, Generic[B]):
         *,
         from_the_start: bool,
         listener: FollowerListener | None = None,
-        room: QueueLimits | None = None,
+        limits: QueueLimits | None = None,
         only_current: bool = False,
         books: dict[int, B] | None = None,
         max_messages_per_packet: int = MAX_MESSAGES_PER_PACKET,
@@ -85,7 +85,7 @@ class BaseFollower(ABC, Generic[B]):
         self.position: PacketKey | None = None
         """The last packet that was delivered in order."""
         self._listener = listener or FollowerListener()
-        self._room = QueueLimits() if room is None else room
+        self._limits = QueueLimits() if limits is None else limits
         self._only_current = only_current
         self._instruments: dict[int, FollowedPart] = {}
         self._new = InstrumentCount.new(
@@ -94,7 +94,7 @@ class BaseFollower(ABC, Generic[B]):
         """The counter of an instrument without messages."""
         self._absent: list[tuple[PacketKey, frozenset[int]]] = []
         """Complete snapshot loops that added information: their packet keys and instruments."""
-        self._holes = PacketGapLog()
+        self._gaps = PacketGapLog()
         self._ended = False
         """Whether the last packet ended its sequence version."""
         self._doubted: set[int] = set()
@@ -120,7 +120,7 @@ class BaseFollower(ABC, Generic[B]):
             return book.state
         instrument = self._instruments.get(security_id)
         count = self._new if instrument is None else instrument.count
-        return State.UNCONFIRMED if self._holes.missing > count.proven else State.EMPTY
+        return State.UNCONFIRMED if self._gaps.missing > count.proven else State.EMPTY
 
     def add_instrument(self, security_id: int) -> None:
         """Add an instrument, which may not have any messages yet."""
@@ -150,7 +150,7 @@ class BaseFollower(ABC, Generic[B]):
 
     def is_steady(self, security_id: int) -> bool:
         """Whether the next message of an instrument applies directly if its count is the next."""
-        return self._instruments[security_id].is_steady(self._holes.missing)
+        return self._instruments[security_id].is_steady(self._gaps.missing)
 
     def continue_from(self, packet_key: PacketKey) -> None:
         """Continue after a packet: the fast path delivered all up to it; none ended its version."""
@@ -204,7 +204,7 @@ class BaseFollower(ABC, Generic[B]):
             self._ended = False
 
     def _gap(self, first: PacketKey, packets: int) -> None:
-        self._holes.add(first, packets)
+        self._gaps.add(first, packets)
         for instrument in self._instruments.values():
             self._trust(instrument)
 
@@ -212,19 +212,19 @@ class BaseFollower(ABC, Generic[B]):
         """Mark a book unconfirmed, or confirmed by the message or snapshot with the given key."""
         security_id = instrument.security_id
         self.moved.add(security_id)
-        doubted = instrument.unconfirmed(self._holes.missing)
+        doubted = instrument.unconfirmed(self._gaps.missing)
         if doubted == (security_id in self._doubted):
             return
         if doubted:
             self._doubted.add(security_id)
-            begins = self._holes.begins(instrument.count.proven) or PacketKey(0, 0)
+            begins = self._gaps.begins(instrument.count.proven) or PacketKey(0, 0)
             self._apply(security_id, NO_EVENT, GapPossible(MessageKey(*begins)))
         else:
             self._doubted.discard(security_id)
             self._apply(security_id, NO_EVENT, GapExcluded(key or MessageKey(0, 0)))
 
     def _channel_reset(self, packet_key: PacketKey, index: int, event: int, sound: bool) -> None:
-        missing = self._holes.missing
+        missing = self._gaps.missing
         self._new.follow(GapItem.RESET, 0, missing, sound=sound)
         for instrument in self._instruments.values():
             self._do(instrument, instrument.reset(packet_key, missing, sound=sound))
@@ -235,7 +235,7 @@ class BaseFollower(ABC, Generic[B]):
     def _instrument(self, security_id: int) -> FollowedPart:
         instrument = self._instruments.get(security_id)
         if instrument is None:
-            instrument = InstrumentFollower(security_id, self._new.copy(), self._room)
+            instrument = InstrumentFollower(security_id, self._new.copy(), self._limits)
             self._instruments[security_id] = instrument
             for key, members in self._absent:
                 if security_id not in members:
@@ -271,7 +271,7 @@ class BaseFollower(ABC, Generic[B]):
     def _take(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
         assert snapshot.header is not None
         instrument = self._instrument(snapshot.security_id)
-        gaps = self._holes
+        gaps = self._gaps
         missing, covered = gaps.missing_at(packet_key), gaps.covered_at(packet_key)
         needed = instrument.gap is not None or instrument.unconfirmed(gaps.missing)
         self._listener.on_snapshot(snapshot, packet_key, needed=needed)
@@ -282,7 +282,7 @@ class BaseFollower(ABC, Generic[B]):
         self._trust(instrument, MessageKey(*packet_key))
 
     def _reached(self, packet_key: PacketKey, *, after_packet: bool) -> None:
-        """Apply pending snapshots as of packets before ``place``, or with ``behind`` up to it."""
+        """Apply pending snapshots as of packets before the key, or up to it (``after_packet``)."""
         for as_of, snapshot in self._waiting.reached(packet_key, after_packet=after_packet):
             self._take(snapshot, as_of)
 
@@ -303,11 +303,11 @@ class BaseFollower(ABC, Generic[B]):
         for key in keys[1:]:
             if not covers(key, earliest):
                 earliest = key
-        covered = self._holes.covered_at(earliest)
-        covers_all = covered >= self._holes.missing
+        covered = self._gaps.covered_at(earliest)
+        covers_all = covered >= self._gaps.missing
         self._listener.on_complete_loop(earliest, members, self._loop.phases, covers_all=covers_all)
-        covered_before = max((self._holes.covered_at(key) for key, _ in self._absent), default=0)
-        nothing_missing = not self._holes.missing and self._new.proven >= 0
+        covered_before = max((self._gaps.covered_at(key) for key, _ in self._absent), default=0)
+        nothing_missing = not self._gaps.missing and self._new.proven >= 0
         if covered > covered_before or not (self._absent or nothing_missing):
             self._absent = [(earliest, frozenset(members))]
             concerned = [each for each in self._instruments if each not in members]
@@ -321,7 +321,7 @@ class BaseFollower(ABC, Generic[B]):
             self._trust(instrument, MessageKey(*earliest))
 
     def _miss(self, instrument: FollowedPart, packet_key: PacketKey) -> None:
-        missing, covered = self._holes.missing_at(packet_key), self._holes.covered_at(packet_key)
+        missing, covered = self._gaps.missing_at(packet_key), self._gaps.covered_at(packet_key)
         self._do(instrument, instrument.absent(packet_key, missing, covered))
 
     def _do(self, instrument: FollowedPart, changes: list[BookAction[EventMessage]]) -> None:

@@ -39,10 +39,10 @@ def message_serials(rows: MessageColumns, base: int) -> Int64Array:
     return message_serial(serial, rows.numbers("index_in_packet"))
 
 
-def serial_text(place: int, base: int) -> str:
+def serial_text(serial: int, base: int) -> str:
     """Describe the position of a message in words."""
-    version, number = packet_of(np.array([place], np.int64), base)
-    index = place & AFTER_PACKET
+    version, number = packet_of(np.array([serial], np.int64), base)
+    index = serial & AFTER_PACKET
     return f"message {index} of packet {int(number[0])}, sequence version {int(version[0])}"
 
 

@@ -144,12 +144,12 @@ class InstrumentFollower(Generic[T]):
     """Follows the counter of one instrument, queues messages while it is stale, and heals it."""
 
     __slots__ = (
-        "_before", "_first", "_forgotten", "_kept", "_last_item", "_room", "_sound", "count",
+        "_before", "_first", "_forgotten", "_kept", "_last_item", "_limits", "_sound", "count",
         "gap", "security_id",
     )  # fmt: skip
 
     def __init__(
-        self, security_id: int, count: InstrumentCount, room: QueueLimits | None = None
+        self, security_id: int, count: InstrumentCount, limits: QueueLimits | None = None
     ) -> None:
         self.security_id = security_id
         self.count = count
@@ -157,7 +157,7 @@ class InstrumentFollower(Generic[T]):
         """Why it is stale; None if it is not."""
         self._kept: deque[_Kept[T]] = deque()
         """Messages since the gap, or since the book became unconfirmed."""
-        self._room = QueueLimits() if room is None else room
+        self._limits = QueueLimits() if limits is None else limits
         self._forgotten: PacketKey | None = None
         """The packet of the newest message dropped from the queue."""
         self._before = count.copy()
@@ -391,7 +391,7 @@ class InstrumentFollower(Generic[T]):
         return InstrumentGap(self.security_id, key, None, None, reason)
 
     def _keep(self, kept: _Kept[T]) -> None:
-        limits = self._room
+        limits = self._limits
         self._kept.append(kept)
         limits.used += 1
         if len(self._kept) > limits.max_queued or limits.used > limits.max_queued_total:
@@ -401,7 +401,7 @@ class InstrumentFollower(Generic[T]):
             limits.overflows += 1
 
     def _forget(self) -> None:
-        self._room.used -= len(self._kept)
+        self._limits.used -= len(self._kept)
         self._kept.clear()
         self._forgotten = self._first = None
 

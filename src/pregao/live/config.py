@@ -115,7 +115,7 @@ class LiveConfig:
     def groups(self, maximum: int | None = None) -> list[LiveConfig]:
         """Return a configuration for each worker process.
 
-        Channels are grouped by `processes`, or, with ``most``, spread over at most that many
+        Channels are grouped by `processes`, or, with ``maximum``, spread over at most that many
         processes regardless of names.
         """
         names = dict.fromkeys(self.processes.get(each.number, "") for each in self.channels)

@@ -28,7 +28,7 @@ class BookCopy:
 
     @property
     def trusted(self) -> bool:
-        """Whether the book equals the exchange's own as of `place`."""
+        """Whether the book equals the exchange's own as of `packet_key`."""
         return self.state in (State.VALID, State.EMPTY)
 
     @property

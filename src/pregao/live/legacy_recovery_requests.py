@@ -113,7 +113,7 @@ class RecoveryLink:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _ChannelRecovery:
     """A channel and the recovery of its gaps."""
 
     channel: LegacyFeedChannel
@@ -133,7 +133,7 @@ class RecoveryRequester:
         wake: Callable[[], None],
     ) -> None:
         """Start connecting; another thread calls ``wake`` when `work` has something to do."""
-        self._asked = [_Asked(channel) for channel in channels]
+        self._asked = [_ChannelRecovery(channel) for channel in channels]
         self._gateways = gateways
         self._connection: socket.socket | None = None
         self._client: RecoveryClient | None = None
@@ -230,7 +230,7 @@ class RecoveryRequester:
                 self._connection.sendall(data)
 
 
-def _without(request: _Asked, now_ns: int) -> None:
+def _without(request: _ChannelRecovery, now_ns: int) -> None:
     """Declare a gap lost after the reorder time, as on a channel without recovery."""
     channel, lost = request.channel, request.channel.incremental.awaited
     if lost is None:

@@ -75,7 +75,7 @@ class MarketWatch:
         return self._found.setdefault((channel, security_id), _Activity())
 
     def busiest(self, handler: FeedHandler, limit: int) -> list[InstrumentRow]:
-        """Return the instruments with the most book changes, at most ``most``.
+        """Return the instruments with the most book changes, at most ``limit``.
 
         Called through `FeedHandler.ask`.
         """

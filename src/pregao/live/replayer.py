@@ -133,7 +133,7 @@ class Replayer:
         self._stopped.set()
 
     def run(self, on_progress: OnProgress | None = None) -> ReplayCounts:
-        """Send everything; ``told`` is called regularly with the counts so far."""
+        """Send everything; ``on_progress`` is called regularly with the counts so far."""
         lines = LineTable()
         known: dict[Address, int] = {}
         sender: Sender | None = None

@@ -35,7 +35,7 @@ class MessageBacklog:
         self._count += count
 
     def process(self, limit: int) -> None:
-        """Process at most ``most`` messages, oldest first."""
+        """Process at most ``limit`` messages, oldest first."""
         while self._work and limit > 0:
             work, count = self._work.popleft()
             left = work(limit)

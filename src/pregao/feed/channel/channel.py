@@ -86,11 +86,11 @@ class Channel:
             feeds=self._sites.feeds,
             reorder=settings.reorder_packets,
         )
-        self._room = QueueLimits(settings.max_queued_messages, settings.max_queued_total)
+        self._limits = QueueLimits(settings.max_queued_messages, settings.max_queued_total)
         self._follower = Follower(
             from_the_start=from_the_start,
             listener=self._emitter,
-            room=self._room,
+            limits=self._limits,
             only_current=True,
             books=books,
             new_book=self._new_book,
@@ -308,7 +308,7 @@ class Channel:
                 self._counters.bad_packets += 1
                 return
         self._notice_silence()
-        sites.hear(feed, now_ns)
+        sites.on_packet(feed, now_ns)
         if not sites.is_followed(feed):
             self._counters.unexpected_packets += 1
             return
@@ -364,24 +364,24 @@ class Channel:
 
     def _deliver(self, raw: RawPacket, packet_key: PacketKey) -> None:
         """Apply the next packet of the sequence."""
-        counters, teller, follower = self._counters, self._emitter, self._follower
-        teller.set_packet(packet_key, raw.header.sending_time_ns, raw.received_ns)
-        teller.now_ns = self._now_ns
+        counters, emitter, follower = self._counters, self._emitter, self._follower
+        emitter.set_packet(packet_key, raw.header.sending_time_ns, raw.received_ns)
+        emitter.now_ns = self._now_ns
         position = follower.position
         if position is not None and position.sequence_version != packet_key.sequence_version:
-            teller.emit(channel_events.VersionChanged, packet_key.sequence_version)
+            emitter.emit(channel_events.VersionChanged, packet_key.sequence_version)
         packet = raw.decoded(self._decoder)
         unread = [found for found in packet.outcomes if found.reason]
         if unread:
             counters.undecoded_messages += len(unread)
-            teller.lost_packets(packet_key.sequence_version, *[packet_key.sequence_number] * 2)
+            emitter.lost_packets(packet_key.sequence_version, *[packet_key.sequence_number] * 2)
         done, self._done = self._done, 0
         follower.deliver(packet, done)
         counters.delivered += 1
         counters.messages += len(packet.outcomes)
-        counters.overflows = self._room.overflows
-        if teller.reset:
-            teller.reset = self._recovery.idle = False
+        counters.overflows = self._limits.overflows
+        if emitter.reset:
+            emitter.reset = self._recovery.idle = False
         self._goes_on()
 
     def _catch_up(self) -> None:
@@ -424,35 +424,35 @@ class Channel:
         if not raw.frames:
             self._counters.bad_packets += 1
             return
-        teller = self._emitter
-        teller.set_packet(self._follower.position, header.sending_time_ns, raw.received_ns)
+        emitter = self._emitter
+        emitter.set_packet(self._follower.position, header.sending_time_ns, raw.received_ns)
         if not header.sequenced:
             if self._recovery.heartbeat(stream):
-                teller.emit(channel_events.RecoveryIdle)
+                emitter.emit(channel_events.RecoveryIdle)
             return
         self._recovery.add_source(stream)
         packet = raw.decoded(self._decoder)
         self._counters.undecoded_messages += sum(bool(found.reason) for found in packet.outcomes)
         if stream is Stream.SNAPSHOT:
-            teller.begin_snapshot()
+            emitter.begin_snapshot()
             self._follower.snapshot(packet)
-            teller.end_snapshot()
+            emitter.end_snapshot()
         else:
-            definitions = teller.state.definitions
-            teller.defined(definitions.looped(packet))
+            definitions = emitter.state.definitions
+            emitter.defined(definitions.looped(packet))
             self._counters.definition_loops = definitions.loops
             self._counters.instruments_dropped += definitions.take_dropped()
 
     def _settle(self) -> None:
         """Join the streams that are needed now, and leave the others."""
-        teller = self._emitter
+        emitter = self._emitter
         snapshots = (
-            teller.loop_needed
-            or teller.phases_doubted
-            or bool(teller.awaited)
+            emitter.loop_needed
+            or emitter.phases_doubted
+            or bool(emitter.awaited)
             or not self._follower.trusted
         )
-        definitions = not teller.state.definitions.complete
+        definitions = not emitter.state.definitions.complete
         if self._synchronized and not (snapshots or definitions or self._recovery):
             return  # nearly always
         main = self._sites.feeds[0]
@@ -462,7 +462,7 @@ class Channel:
         if not (self._synchronized or snapshots or definitions or self.last_packet is None):
             self._synchronized = True
             self._on_current_packet()
-            teller.emit(channel_events.Synchronized)
+            emitter.emit(channel_events.Synchronized)
 
 
 def _is_past(packet_key: PacketKey, expected: PacketKey) -> bool:

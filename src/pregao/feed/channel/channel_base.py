@@ -38,7 +38,7 @@ class ChannelBook:
 
     @property
     def trusted(self) -> bool:
-        """Whether the book equals the exchange's own as of `place`."""
+        """Whether the book equals the exchange's own as of `packet_key`."""
         return self.state in (State.VALID, State.EMPTY)
 
     def levels(self, side: Side, depth: int | None = None) -> list[BookLevel]:

@@ -48,7 +48,7 @@ class EventLog(FollowerListener):
     """Collects and counts the events of a follower."""
 
     def __init__(self, max_events: int, counters: ChannelCounters) -> None:
-        self.place: PacketKey | None = None
+        self.packet_key: PacketKey | None = None
         """Packet key, sending time and reception time of the next events."""
         self.sending_ns = self.received_ns = 0
         self.wanted = True
@@ -63,7 +63,7 @@ class EventLog(FollowerListener):
     def emit(self, kind: Callable[..., channel_events.ChannelEvent], *values: Any) -> None:
         """Emit an event of the current packet, if events are enabled."""
         if self.wanted:
-            self.add(kind(self.place, self.sending_ns, self.received_ns, *values))
+            self.add(kind(self.packet_key, self.sending_ns, self.received_ns, *values))
 
     def add(self, event: channel_events.ChannelEvent) -> None:
         """Append an event; the caller has checked that events are enabled."""
@@ -79,7 +79,7 @@ class EventLog(FollowerListener):
         events, self._events = self._events, []
         if self._missed:
             first = channel_events.EventsMissed(
-                self.place, self.sending_ns, self.received_ns, self._missed
+                self.packet_key, self.sending_ns, self.received_ns, self._missed
             )
             events.insert(0, first)
             self._missed = 0
@@ -87,7 +87,7 @@ class EventLog(FollowerListener):
 
     def set_packet(self, packet_key: PacketKey | None, sending_ns: int, received_ns: int) -> None:
         """Set the packet key and times of the next events."""
-        self.place, self.sending_ns, self.received_ns = packet_key, sending_ns, received_ns
+        self.packet_key, self.sending_ns, self.received_ns = packet_key, sending_ns, received_ns
 
     def end_event(self) -> None:
         """Emit the changed books: the market event is complete, or its end was lost."""
@@ -166,7 +166,7 @@ class EventEmitter(EventLog):
 
     @property
     def _current_packet(self) -> PacketKey:
-        return self.place or _NOWHERE
+        return self.packet_key or _NOWHERE
 
     @property
     def templates(self) -> Collection[int]:
@@ -201,7 +201,8 @@ class EventEmitter(EventLog):
         if handler is not None:
             if self.backlog is not None and self._may_wait(template_id, values):
                 origin = (packet_key, self.sending_ns, self.received_ns)
-                self.backlog.add(partial(self._look, origin, event, template_id, values), 1)
+                process = partial(self._process_message, origin, event, template_id, values)
+                self.backlog.add(process, 1)
             else:
                 self.emit_message(packet_key, event, template_id, values)
         if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
@@ -228,16 +229,16 @@ class EventEmitter(EventLog):
     ) -> None:
         """Emit the events of a message other than changes of books."""
         self._event, self._template = event, template_id
-        self.place = packet_key
+        self.packet_key = packet_key
         self._handlers[template_id](values)
 
-    def _look(
+    def _process_message(
         self,
         where: tuple[PacketKey, int, int],
         event: int,
         template_id: int,
         values: Mapping[str, Any],
-        _most: int,
+        _limit: int,
     ) -> int:
         """Process a message of the backlog."""
         self.set_packet(*where)
@@ -248,7 +249,7 @@ class EventEmitter(EventLog):
         """Process messages of the backlog: what follows depends on them, or there is time."""
         backlog = self.backlog
         if backlog:
-            current = self.place, self.sending_ns, self.received_ns
+            current = self.packet_key, self.sending_ns, self.received_ns
             self.backlog = None
             backlog.process(limit)
             self.backlog = backlog
@@ -298,9 +299,9 @@ class EventEmitter(EventLog):
             # Created directly, for speed: there are thousands in a row.
             self.add(
                 channel_events.TradeDone(
-                    self.place, self.sending_ns, self.received_ns, security_id, event, trade_id,
-                    trade_date, price, size, buyer, seller, condition, sub_type, transact_ns,
-                    corrects, template == templates.FORWARD_TRADE, makes_last,
+                    self.packet_key, self.sending_ns, self.received_ns, security_id, event,
+                    trade_id, trade_date, price, size, buyer, seller, condition, sub_type,
+                    transact_ns, corrects, template == templates.FORWARD_TRADE, makes_last,
                 )
             )  # fmt: skip
         return makes_last
@@ -394,7 +395,7 @@ class EventEmitter(EventLog):
                 pass
             return
         add = self.add
-        origin = self.place, self.sending_ns, self.received_ns
+        origin = self.packet_key, self.sending_ns, self.received_ns
         for change in changes:
             if isinstance(change, StatusChange):  # frequent: a group's phase causes many
                 add(channel_events.StatusChanged(*origin, *change))

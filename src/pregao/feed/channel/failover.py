@@ -98,7 +98,7 @@ class Sites:
         """Whether it is a feed of the followed site."""
         return self._of[feed] == self.followed
 
-    def hear(self, feed: str, now_ns: int) -> None:
+    def on_packet(self, feed: str, now_ns: int) -> None:
         """Record an arrival on a feed."""
         self._lives[self._of[feed]].on_packet(feed, now_ns)
 

@@ -37,7 +37,7 @@ class Follower(BaseFollower[OrderBook]):
         *,
         from_the_start: bool,
         listener: FollowerListener | None = None,
-        room: QueueLimits | None = None,
+        limits: QueueLimits | None = None,
         only_current: bool = False,
         books: dict[int, OrderBook] | None = None,
         new_book: Callable[[], OrderBook] = PriorityBook,
@@ -50,7 +50,7 @@ class Follower(BaseFollower[OrderBook]):
         super().__init__(
             from_the_start=from_the_start,
             listener=listener,
-            room=room,
+            limits=limits,
             only_current=only_current,
             books=books,
             max_instruments=max_instruments,
@@ -107,7 +107,7 @@ class Follower(BaseFollower[OrderBook]):
             if self._by_position or "mDEntryPositionNo" in values:
                 self._by_position = gives_position(values, self._by_position)
             rpt_seq = values.get("rptSeq") or None
-            version, missing = found.frame.version, self._holes.missing
+            version, missing = found.frame.version, self._gaps.missing
             self.moved.add(security_id)
             if rpt_seq and sound and instrument.is_next(packet_key, rpt_seq, missing):
                 key = MessageKey(packet_key[0], packet_key[1], index)

@@ -401,7 +401,7 @@ def _trade_number(trade_date: Any, trade_id: int | None) -> tuple[date, int]:
 
 
 def _is_newer(packet_key: PacketKey, last: PacketKey | None) -> bool:
-    """Whether data as of ``place`` replaces data that was published at ``told``."""
+    """Whether data as of ``packet_key`` replaces data that was published at ``last``."""
     return last is None or covers(packet_key, last)
 
 

@@ -230,17 +230,17 @@ def _apply(table, instruments, buffer, body, kind, row):
     """Apply a message to its book. Returns 0 or a fault."""
     flags = np.int64(load_u8(buffer, body + table[_u(kind + w.FLAGS_AT)]))
     does = _does(buffer, body, table, kind)
-    told = np.int64(0)
+    bits = np.int64(0)
     if table[_u(kind + w.ACTION_AT)] != w.ABSENT:
         if flags & RECOVERY_BIT:
-            told |= RECOVERY
+            bits |= RECOVERY
         if flags & table[_u(kind + w.IMPLIED_BITS)]:
-            told |= IMPLIED
+            bits |= IMPLIED
     code = np.int64(apply_at(
         instruments[_u(row + w.META_AT)], instruments[_u(row + w.BOOK_TABLE_AT)],
         instruments[_u(row + w.SLOTS_AT)], instruments[_u(row + w.RANKS_AT)],
-        instruments[_u(row + w.LADDER_AT)], instruments[_u(row + w.ROOM)], True,
-        does, _side(buffer, body, table, kind), told,
+        instruments[_u(row + w.LADDER_AT)], instruments[_u(row + w.CAPACITY)], True,
+        does, _side(buffer, body, table, kind), bits,
         _number(buffer, body, table, kind, w.ORDER_ID),
         _number(buffer, body, table, kind, w.PRICE),
         _number(buffer, body, table, kind, w.SIZE),
@@ -249,7 +249,7 @@ def _apply(table, instruments, buffer, body, kind, row):
         _number(buffer, body, table, kind, w.INSERTED),
     ))  # fmt: skip
     if code == 0:
-        words_at(instruments[_u(row + w.META_AT)], STATE_WORDS)[BUILDING] = builds(does, told)
+        words_at(instruments[_u(row + w.META_AT)], STATE_WORDS)[BUILDING] = builds(does, bits)
     return code
 
 
@@ -338,7 +338,7 @@ def _take_in(control, table, instruments, touched, changed, rows, store, scratch
 
 
 @njit
-def pump(control, buffer, offsets, lengths, times, lines, first, last):
+def process_datagrams(control, buffer, offsets, lengths, times, lines, first, last):
     """Process datagrams ``first`` to ``last``. Returns the index of the one at which it stopped.
 
     The control block has the reason.
@@ -375,7 +375,7 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
         ):
             control[w.STATUS] = w.PLAIN
             break
-        told = control[w.ROWS]
+        rows_before = control[w.ROWS]
         own = w.FEEDS + feed * w.FEED_WORDS
         if number == 0:
             if not _is_heartbeat(control, table, buffer, start, start + length):
@@ -400,8 +400,8 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
                     control[w.STATUS] = w.PLAIN
                 break
             if (
-                control[w.ROWS] + control[w.TOUCHED] + 2 * count > control[w.ROWS_ROOM]
-                or control[w.STORED] + length > control[w.STORE_ROOM]
+                control[w.ROWS] + control[w.TOUCHED] + 2 * count > control[w.ROWS_CAPACITY]
+                or control[w.STORED] + length > control[w.STORE_CAPACITY]
             ):
                 _undo(instruments, scratch, 0, count)
                 control[w.STATUS] = w.ROWS_FULL
@@ -409,14 +409,14 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
             scratch[_u(count)] = w.NULL_ROW
             control[w.SENDING] = np.int64(sending)
             control[w.RECEIVED] = times[_u(p)]
-            misfit = _take_in(
+            inconsistent = _take_in(
                 control, table, instruments, touched, changed, rows, store, scratch, buffer, start,
                 number,
             )  # fmt: skip
-            if misfit >= 0:
-                _undo(instruments, scratch, misfit, count)
+            if inconsistent >= 0:
+                _undo(instruments, scratch, inconsistent, count)
                 control[w.STATUS] = w.INCONSISTENT
-                control[w.DETAIL] = misfit
+                control[w.DETAIL] = inconsistent
                 break
             control[w.NEXT] = number + 1
             control[w.DELIVERED] += 1
@@ -432,7 +432,7 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
         control[_u(own + w.FEED_REACHED)] = max(control[_u(own + w.FEED_REACHED)], number)
         control[_u(own + w.FEED_LAST_RECEIVED)] = now
         p += 1
-        if control[w.SINGLY] and control[w.ROWS] > told:
+        if control[w.SINGLY] and control[w.ROWS] > rows_before:
             control[w.STATUS] = w.EVENTS_PENDING
             break
     return p

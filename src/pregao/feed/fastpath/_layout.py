@@ -4,8 +4,8 @@ from __future__ import annotations
 
 # Words of the control block: first the addresses and lengths of the other arrays.
 (
-    TABLE_AT, IDS_AT, IDS, INSTRUMENTS_AT, ROWS_AT, ROWS_ROOM, STORE_AT, STORE_ROOM, TOUCHED_AT,
-    CHANGED_AT, LINES_AT, LINES, SCRATCH_AT,
+    TABLE_AT, IDS_AT, IDS, INSTRUMENTS_AT, ROWS_AT, ROWS_CAPACITY, STORE_AT, STORE_CAPACITY,
+    TOUCHED_AT, CHANGED_AT, LINES_AT, LINES, SCRATCH_AT,
 ) = range(13)  # fmt: skip
 # The state from which the kernel continues; the first four words are read together.
 (
@@ -45,7 +45,7 @@ EVENTS_PENDING = 5
 
 # Words of an instrument.
 (
-    META_AT, BOOK_TABLE_AT, SLOTS_AT, RANKS_AT, LADDER_AT, ROOM, STEADY, HAS_BOOK, LAST, NUMBER,
+    META_AT, BOOK_TABLE_AT, SLOTS_AT, RANKS_AT, LADDER_AT, CAPACITY, STEADY, HAS_BOOK, LAST, NUMBER,
     KEY_NUMBER, KEY_INDEX, KEY_COUNT, TOUCH, CHANGE, SECURITY,
 ) = range(16)  # fmt: skip
 INSTRUMENT_WORDS = 16

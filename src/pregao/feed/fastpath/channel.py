@@ -27,9 +27,14 @@ from pregao.feed.channel.market_state import Key, Statistic
 from pregao.feed.channel.packets import RawPacket, instruments_of
 from pregao.feed.channel.settings import ChannelCounters, ChannelSettings, ChannelState
 from pregao.feed.fastpath import _layout as w
-from pregao.feed.fastpath.driver import ChangedBooks, DatagramColumns, PendingMessages, Pump
-from pregao.feed.fastpath.message_reader import PumpEventDecoder
-from pregao.feed.fastpath.templates import PumpTables
+from pregao.feed.fastpath.driver import (
+    ChangedBooks,
+    DatagramColumns,
+    FastPathDriver,
+    PendingMessages,
+)
+from pregao.feed.fastpath.message_reader import FastPathEventDecoder
+from pregao.feed.fastpath.templates import FastPathTables
 from pregao.feed.required_fields import read_message
 from pregao.umdf import templates
 from pregao.umdf.gaps import NEVER_DISCARDED
@@ -48,8 +53,8 @@ class FastChannel(Channel):
 
     def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
         super().__init__(settings, decoder)
-        self._tables = PumpTables(self._decoder, self._emitter.templates)
-        self._pump = Pump(settings.number, self._tables)
+        self._tables = FastPathTables(self._decoder, self._emitter.templates)
+        self._driver = FastPathDriver(settings.number, self._tables)
         self.current = 0
         """The index of the datagram being processed, which identifies one that fails."""
         self._handed = False
@@ -62,9 +67,9 @@ class FastChannel(Channel):
         self._pause = self._pausing = 0
         self._looked_at: RawPacket | None = None
         """The packet that was decoded last, to find the instruments that it concerns."""
-        self._pumped = 0
+        self._fast_path_packets = 0
         self._backlog = MessageBacklog()
-        self._event_decoder = PumpEventDecoder(self._decoder, self._emitter)
+        self._event_decoder = FastPathEventDecoder(self._decoder, self._emitter)
 
     def _new_book(self) -> OrderBook:
         return FlatBook() if kernels_compiled() else super()._new_book()
@@ -91,7 +96,7 @@ class FastChannel(Channel):
         books at that time.
         """
         last = len(datagrams.offset) if last is None else last
-        pump = self._pump
+        driver = self._driver
         index = first
         while index < last:
             self.current = index
@@ -99,22 +104,22 @@ class FastChannel(Channel):
             if self._pausing:
                 self._pausing -= 1
             elif self._hand_over():
-                pump.set_singly(singly=singly)
-                before, index = index, pump.run(datagrams, index, last)
+                driver.set_singly(singly=singly)
+                before, index = index, driver.run(datagrams, index, last)
                 self.current = min(index, last - 1)
-                status = pump.status
+                status = driver.status
                 if index > before:
                     self._pause = 0
                 if status in (w.DONE, w.EVENTS_PENDING):
                     return index
                 if status == w.BOOK_FULL:
-                    pump.grow_book()
+                    driver.grow_book()
                     continue
                 if status == w.ROWS_FULL:
                     self._emit_pending()
                     continue
                 if status == w.INCONSISTENT:
-                    done = pump.detail
+                    done = driver.detail
                 elif self._read_schema(datagrams, index):
                     continue
                 elif self._pass_over(datagrams, index):
@@ -152,13 +157,13 @@ class FastChannel(Channel):
         """Return the instruments of a packet that is next in sequence; None if it may be all."""
         if not self._handed or stream is not Stream.INCREMENTAL or feed not in self._sites.feeds:
             return None
-        if when >= self._pump.silent_ns:
+        if when >= self._driver.silent_ns:
             return None
         try:
             header = decode_header(payload)
         except DecodeError:
             return None
-        if (header.sequence_version, header.sequence_number) != self._pump.last_packet()[:2]:
+        if (header.sequence_version, header.sequence_number) != self._driver.last_packet()[:2]:
             return None
         if header.channel != self.settings.number:
             return None
@@ -177,7 +182,7 @@ class FastChannel(Channel):
             return False
         start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
         _, _, schema_id, version = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
-        return self._pump.set_schema(schema_id, version)
+        return self._driver.set_schema(schema_id, version)
 
     def _pass_over(self, datagrams: DatagramColumns, at: int) -> bool:
         """Process a packet whose only message concerns no book, without leaving the kernel."""
@@ -187,8 +192,8 @@ class FastChannel(Channel):
         _, template_id, _, _ = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
         if template_id not in NEVER_DISCARDED:
             return False
-        teller = self._emitter
-        if template_id != templates.NEWS and not teller.state.definitions.complete:
+        emitter = self._emitter
+        if template_id != templates.NEWS and not emitter.state.definitions.complete:
             return False  # it determines which streams are needed
         payload = datagrams.payload(at)
         try:
@@ -202,14 +207,14 @@ class FastChannel(Channel):
         if decoded is None:
             return False
         self._emit_pending()
-        pump = self._pump
-        if not pump.pass_over(datagrams, at):
+        driver = self._driver
+        if not driver.pass_over(datagrams, at):
             return False
-        version, following, *times = pump.last_packet()
+        version, following, *times = driver.last_packet()
         key = PacketKey(version, following - 1)
-        teller.set_packet(key, *times)
-        teller.now_ns = pump.now_ns
-        teller.on_message(key, pump.event, template_id, decoded.values)
+        emitter.set_packet(key, *times)
+        emitter.now_ns = driver.now_ns
+        emitter.on_message(key, driver.event, template_id, decoded.values)
         return True
 
     # Between the plain path and the kernel
@@ -233,13 +238,13 @@ class FastChannel(Channel):
             return False
         self._know_instruments()
         touched = self._emitter.take_touched()
-        if not all(map(self._pump.knows, touched)):
+        if not all(map(self._driver.knows, touched)):
             self._emitter.put_touched(touched)
             return False
         feeds = self._sites.feeds
         if self._lines_of != feeds:
             self._lines_of = feeds
-            self._pump.set_lines(
+            self._driver.set_lines(
                 {
                     line: feeds.index(feed)
                     for line, (stream, feed) in self._lines.items()
@@ -249,10 +254,10 @@ class FastChannel(Channel):
         key, event, over = follower.events.running
         if key is not None and (key[0] != expected[0] or expected[1] - key[1] not in (0, 1)):
             over = True
-        pump = self._pump
-        pump.touch(touched)
-        pump.set_feeds([(arbiter.reached(feed), 0) for feed in feeds[: w.MAX_FEEDS]])
-        pump.set(
+        driver = self._driver
+        driver.touch(touched)
+        driver.set_feeds([(arbiter.reached(feed), 0) for feed in feeds[: w.MAX_FEEDS]])
+        driver.set(
             version=expected.sequence_version, next=expected.sequence_number,
             whole_since=arbiter.whole_since, now=self._now_ns, since=life.since_ns,
             limit=life.limit_ns, progress=self._progress_ns, behind=self._outdated,
@@ -263,16 +268,16 @@ class FastChannel(Channel):
         return True
 
     def _know_instruments(self) -> None:
-        follower, pump = self._follower, self._pump
+        follower, driver = self._follower, self._driver
         if self._known is not follower:
             self._known = follower
-            pump.forget()
+            driver.forget()
         for security_id in follower.moved:
             book = follower.books.get(security_id)
             flat = book if isinstance(book, FlatBook) else None
             steady = follower.is_steady(security_id) and (flat is None or flat.steady)
             last = follower.followed(security_id).count.last
-            pump.know(security_id, last, flat, steady=steady)
+            driver.know(security_id, last, flat, steady=steady)
         follower.moved.clear()
 
     def _take_back(self, concerned: frozenset[int] | None = None) -> None:
@@ -280,29 +285,29 @@ class FastChannel(Channel):
         if self._handed:
             self._emit_pending()
             self._sync(concerned)
-            self._emitter.put_touched(self._pump.touched())
+            self._emitter.put_touched(self._driver.touched())
             self._handed = False
 
     def _emit_pending(self) -> None:
         """Emit the output rows as events; without listeners, queue their messages."""
-        if not (self._handed and self._pump.waiting):
+        if not (self._handed and self._driver.waiting):
             return
-        teller, pump = self._emitter, self._pump
-        version, following, *times = pump.last_packet()
-        if teller.backlog is not None:
-            messages = pump.take_messages()
-            teller.backlog.add(partial(self._process, version, messages), len(messages))
+        emitter, driver = self._emitter, self._driver
+        version, following, *times = driver.last_packet()
+        if emitter.backlog is not None:
+            messages = driver.take_messages()
+            emitter.backlog.add(partial(self._process, version, messages), len(messages))
             return
-        self._event_decoder.on_rows(version, pump.take_rows(), pump.stored, pump.securities)
-        teller.set_packet(PacketKey(version, following - 1), *times)
+        self._event_decoder.on_rows(version, driver.take_rows(), driver.stored, driver.securities)
+        emitter.set_packet(PacketKey(version, following - 1), *times)
 
     def _process(self, version: int, messages: PendingMessages, limit: int) -> int:
-        """Emit the events of at most ``most`` queued messages. Returns how many are left."""
+        """Emit the events of at most ``limit`` queued messages. Returns how many are left."""
         self._event_decoder.on_rows(version, messages.take(limit), messages.stored, ())
         return len(messages)
 
     def catch_up(self, limit: int) -> None:
-        """Update statistics and phases from at most ``most`` queued messages, in idle time."""
+        """Update statistics and phases from at most ``limit`` queued messages, in idle time."""
         if len(self._backlog):
             self._emitter.catch_up(limit)
         elif self._handed and self._emitter.backlog is not None:
@@ -310,17 +315,17 @@ class FastChannel(Channel):
 
     def take_batch(self) -> EventBatch:
         """Return the events since the last call as columns; changed books never become objects."""
-        teller = self._emitter
-        parts = [EventBatch.of(teller.take())]
-        if self._handed and self._pump.waiting and teller.wanted:
-            version, following, *times = self._pump.last_packet()
-            for part in self._pump.take_changes():
+        emitter = self._emitter
+        parts = [EventBatch.of(emitter.take())]
+        if self._handed and self._driver.waiting and emitter.wanted:
+            version, following, *times = self._driver.last_packet()
+            for part in self._driver.take_changes():
                 if isinstance(part, ChangedBooks):
                     parts.append(part.batch(version))
                 else:
-                    self._event_decoder.on_rows(version, (part,), self._pump.stored, ())
-                    parts.append(EventBatch.of(teller.take()))
-            teller.set_packet(PacketKey(version, following - 1), *times)
+                    self._event_decoder.on_rows(version, (part,), self._driver.stored, ())
+                    parts.append(EventBatch.of(emitter.take()))
+            emitter.set_packet(PacketKey(version, following - 1), *times)
         return EventBatch.joined(parts)
 
     def _sync(self, concerned: frozenset[int] | None = None) -> None:
@@ -333,20 +338,20 @@ class FastChannel(Channel):
             self._sync_instruments(concerned)
 
     def _sync_last_packet(self) -> None:
-        pump, follower, teller = self._pump, self._follower, self._emitter
-        words, tallies = pump.words(), pump.tallies()
+        driver, follower, emitter = self._driver, self._follower, self._emitter
+        words, tallies = driver.words(), driver.tallies()
         if not (tallies["packets"] or words["event_at"]):
             return
-        self._pumped += tallies["packets"]
+        self._fast_path_packets += tallies["packets"]
         counters = self._counters
         for name, count in tallies.items():
             setattr(counters, name, getattr(counters, name) + count)
         reached = {}
         feeds = self._sites.feeds[: w.MAX_FEEDS]
-        for feed, own in zip(feeds, pump.feeds(len(feeds)), strict=True):
+        for feed, own in zip(feeds, driver.feeds(len(feeds)), strict=True):
             reached[feed] = own.reached
             if own.packets:
-                self._sites.hear(feed, own.last_received_ns)
+                self._sites.on_packet(feed, own.last_received_ns)
                 of_feed = counters.feeds[feed]
                 of_feed.packets += own.packets
                 of_feed.first_arrivals += own.first
@@ -359,17 +364,17 @@ class FastChannel(Channel):
         if tallies["delivered"]:
             key = PacketKey(version, words["next"] - 1)
             follower.continue_from(key)
-            teller.set_packet(key, words["sending"], words["received"])
-            teller.now_ns = self._now_ns
+            emitter.set_packet(key, words["sending"], words["received"])
+            emitter.now_ns = self._now_ns
         if words["event_at"]:  # of the last packet, or of one applied in part
             key = PacketKey(version, words["event_at"])
             follower.events.go_on(key, words["event"], over=bool(words["begins"]))
-            pump.set(event_at=0)
+            driver.set(event_at=0)
 
     def _sync_instruments(self, concerned: frozenset[int] | None = None) -> None:
         follower = self._follower
-        version = self._pump.last_packet()[0]
-        for each in self._pump.changed(concerned):
+        version = self._driver.last_packet()[0]
+        for each in self._driver.changed(concerned):
             follower.followed(each.security_id).go_on(PacketKey(version, each.number), each.counted)
             if each.key is not None:
                 book = follower.books[each.security_id]
@@ -379,10 +384,10 @@ class FastChannel(Channel):
     # State and time
 
     @property
-    def pumped(self) -> int:
+    def fast_path_packets(self) -> int:
         """Number of packets that the kernel processed."""
         self._sync()
-        return self._pumped
+        return self._fast_path_packets
 
     @property
     def counters(self) -> ChannelCounters:
@@ -443,20 +448,20 @@ class FastChannel(Channel):
         self._emitter.catch_up()
         super().enable_events(enabled=enabled)
         self._emitter.backlog = None if enabled else self._backlog
-        self._pump.set(wanted=enabled)
+        self._driver.set(wanted=enabled)
 
     def restart(self, now_ns: int) -> None:
         """Rebuild everything from the recovery streams: processing a packet failed midway."""
         # The kernel may be ahead of the plain path, or in the middle of a packet.
         wanted = self._emitter.wanted
-        self._pump = Pump(self.settings.number, self._tables)
-        self._pump.set(wanted=wanted)
+        self._driver = FastPathDriver(self.settings.number, self._tables)
+        self._driver.set(wanted=wanted)
         self._handed = False
         self._known, self._looked_at, self._lines_of = None, None, ()
         self._pausing = self._pause = 0
         self._backlog = MessageBacklog()
         self._emitter.backlog = None if wanted else self._backlog
-        self._event_decoder = PumpEventDecoder(self._decoder, self._emitter)
+        self._event_decoder = FastPathEventDecoder(self._decoder, self._emitter)
         super().restart(now_ns)
 
     def start(self, now_ns: int) -> None:
@@ -474,7 +479,7 @@ class FastChannel(Channel):
         if not self._handed:
             return super().deadline()
         # Only the next packet and parts of news items are pending.
-        silent_ns, news_ns = self._pump.silent_ns, self._emitter.news_deadline_ns
+        silent_ns, news_ns = self._driver.silent_ns, self._emitter.news_deadline_ns
         return silent_ns if news_ns is None else min(silent_ns, news_ns)
 
     def receive(

@@ -1,9 +1,10 @@
 """Fast path of a followed channel: passes the channel's state to the kernel and back.
 
-While a channel is in sync, its packets need only the simplest of the plain path's rules. `Pump.run`
-applies them in a kernel, on the same arrays that hold the books (`pregao.book.array_book`). Packets
-that the kernel does not support go to the plain path, which finds the state as if it had processed
-everything itself. Output is kept as rows, which become events when a caller takes them.
+While a channel is in sync, its packets need only the simplest of the plain path's rules.
+`FastPathDriver.run` applies them in a kernel, on the same arrays that hold the books
+(`pregao.book.array_book`). Packets that the kernel does not support go to the plain path, which
+finds the state as if it had processed everything itself. Output is kept as rows, which become
+events when a caller takes them.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from pregao.book.array_book import FlatBook
 from pregao.feed.channel.event_batch import EventBatch
 from pregao.feed.fastpath import _kernels as kernels
 from pregao.feed.fastpath import _layout as w
-from pregao.feed.fastpath.templates import PumpTables
+from pregao.feed.fastpath.templates import FastPathTables
 
 _MAX_ROWS = 65_536
 """Maximum number of output rows before they are converted to events."""
 _STORE_BYTES = 8 << 20
-_FIRST_ROOM = 64
+_FIRST_CAPACITY = 64
 
 
 class DatagramColumns(NamedTuple):
@@ -76,10 +77,10 @@ Row = list[int]
 """The words of one output row, in the order of `_layout.KIND` and those after it."""
 
 
-class Pump:
+class FastPathDriver:
     """The arrays of a kernel that follows one channel."""
 
-    def __init__(self, channel: int, tables: PumpTables) -> None:
+    def __init__(self, channel: int, tables: FastPathTables) -> None:
         self._tables = tables
         self._table: Int64Array | None = None
         self._singly = False
@@ -103,27 +104,27 @@ class Pump:
         control = self._control
         control[w.CHANNEL] = channel
         control[w.SCHEMA] = w.ABSENT
-        control[w.ROWS_ROOM], control[w.STORE_ROOM] = _MAX_ROWS, _STORE_BYTES
+        control[w.ROWS_CAPACITY], control[w.STORE_CAPACITY] = _MAX_ROWS, _STORE_BYTES
         for word, array in (
             (w.ROWS_AT, self._rows), (w.STORE_AT, self._store), (w.SCRATCH_AT, self._scratch),
         ):  # fmt: skip
             control[word] = array.ctypes.data
-        self._make_room(_FIRST_ROOM)
+        self._set_capacity(_FIRST_CAPACITY)
 
     # Instruments
 
-    def _make_room(self, room: int) -> None:
+    def _set_capacity(self, capacity: int) -> None:
         """Set the capacity for instruments, a power of two."""
         before = self._instruments[: len(self.securities) * w.INSTRUMENT_WORDS]
-        self._securities = np.zeros(room, np.int64)
+        self._securities = np.zeros(capacity, np.int64)
         self._securities[: len(self.securities)] = self.securities
-        self._instruments = np.zeros(room * w.INSTRUMENT_WORDS, np.int64)
+        self._instruments = np.zeros(capacity * w.INSTRUMENT_WORDS, np.int64)
         self._instruments[: len(before)] = before
-        self._touched = np.zeros(2 * room, np.int64)
+        self._touched = np.zeros(2 * capacity, np.int64)
         changed = self._changed[: self._control[w.CHANGED]]
-        self._changed = np.zeros(room, np.int64)
+        self._changed = np.zeros(capacity, np.int64)
         self._changed[: len(changed)] = changed
-        self._ids = np.zeros(4 * room, np.int64)
+        self._ids = np.zeros(4 * capacity, np.int64)
         kernels.enter_ids(self._ids, np.array(self.securities, np.int64), 0)
         control = self._control
         for word, array in (
@@ -138,7 +139,7 @@ class Pump:
         self._control[w.CHANGED] = 0
         self.securities = []
         self._places, self._books = {}, {}
-        self._make_room(_FIRST_ROOM)
+        self._set_capacity(_FIRST_CAPACITY)
 
     def _header_value(self, security_id: int) -> int:
         """Return the index of an instrument; a new one is added."""
@@ -146,7 +147,7 @@ class Pump:
         if index is None:
             index = self._places[security_id] = len(self.securities)
             if index * w.INSTRUMENT_WORDS == len(self._instruments):
-                self._make_room(2 * index)
+                self._set_capacity(2 * index)
             self.securities.append(security_id)
             self._securities[index] = security_id
             kernels.enter_ids(self._ids, np.array(self.securities[index:], np.int64), index)
@@ -168,7 +169,7 @@ class Pump:
         words[offset + w.LAST] = last
         if book is not None:
             self._books[security_id] = book
-            words[offset + w.META_AT : offset + w.ROOM + 1] = book.addresses
+            words[offset + w.META_AT : offset + w.CAPACITY + 1] = book.addresses
             book.give()
 
     def grow_book(self) -> None:
@@ -177,7 +178,7 @@ class Pump:
         book = self._books[self.securities[index]]
         book.grow()
         offset = index * w.INSTRUMENT_WORDS
-        self._instruments[offset + w.META_AT : offset + w.ROOM + 1] = book.addresses
+        self._instruments[offset + w.META_AT : offset + w.CAPACITY + 1] = book.addresses
 
     def changed(self, of: Collection[int] | None = None) -> Iterator[ChangedInstrument]:
         """Yield the instruments with messages processed since the last call.
@@ -286,7 +287,7 @@ class Pump:
         if self._table is None:
             self._words[w.STATUS] = w.PLAIN
             return first
-        stopped: int = kernels.pump(self._control, *datagrams, first, last)
+        stopped: int = kernels.process_datagrams(self._control, *datagrams, first, last)
         return stopped
 
     def pass_over(self, datagrams: DatagramColumns, at: int) -> bool:
@@ -387,7 +388,7 @@ class PendingMessages:
         return len(self._rows) - self._done
 
     def take(self, limit: int) -> list[Row]:
-        """Return the next messages, at most ``most``."""
+        """Return the next messages, at most ``limit``."""
         rows: list[Row] = self._rows[self._done : self._done + limit].tolist()
         self._done += len(rows)
         return rows

@@ -193,7 +193,7 @@ class _Reader(NamedTuple):
     read_statistic: ReadStatistic | None
 
 
-class PumpEventDecoder:
+class FastPathEventDecoder:
     """Decodes messages in place and emits their events."""
 
     def __init__(self, decoder: PacketDecoder, emitter: EventEmitter) -> None:
@@ -208,36 +208,36 @@ class PumpEventDecoder:
         self, version: int, rows: Iterable[Row], stored: memoryview, securities: Sequence[int]
     ) -> None:
         """Emit the events of rows of one sequence version, in order."""
-        teller, readers, last = self._emitter, self._readers, self._last
+        emitter, readers, last = self._emitter, self._readers, self._last
         key = PacketKey(version, -1)  # before the first packet
         for kind, item, event, number, sending_ns, received_ns, size, header in rows:
             if number != key.sequence_number:  # a new packet
                 key = PacketKey(version, number)
-                teller.set_packet(key, sending_ns, received_ns)
+                emitter.set_packet(key, sending_ns, received_ns)
             if kind == w.BOOK:
-                teller.emit(channel_events.BookChanged, securities[item], event)
+                emitter.emit(channel_events.BookChanged, securities[item], event)
                 continue
             reader = readers.get(header) or self._know(header, stored, item)
             template_id, block_length, of_version, decode, read_body, read_trade, read = reader
             body, end = item + MIN_MESSAGE_SIZE, item + size
             if read_trade is not None:
                 trade = read_trade(stored, body, end)
-                if teller.trade(event, template_id, *trade):
+                if emitter.trade(event, template_id, *trade):
                     last[trade[0]] = (body, end, reader, key)
                 continue
             if read is not None:
                 security_id, does = read(stored, body, end)
                 if does == REPLACES:
                     values = LazyFields(bytes(stored[body:end]), read_body)
-                    teller.replaced(security_id, template_id, values, key)
+                    emitter.replaced(security_id, template_id, values, key)
                     continue
                 if does == REMOVES:
-                    teller.removed(security_id, template_id)
+                    emitter.removed(security_id, template_id)
                     continue
             if last:  # the next message may remove a last price
                 self._keep_last(stored)
             decoded = decode(stored, body, block_length, of_version, end)
-            teller.emit_message(key, event, template_id, decoded.values)
+            emitter.emit_message(key, event, template_id, decoded.values)
         if last:
             self._keep_last(stored)
 

@@ -45,7 +45,7 @@ _WORDS: Final = {
 _FIRM_BYTES = _POSITION_BYTES = 4
 
 
-class PumpTables:
+class FastPathTables:
     """Tables of schema versions, built on first use."""
 
     def __init__(self, decoder: PacketDecoder, reported: Collection[int]) -> None:

@@ -222,7 +222,7 @@ class LegacyFeedChannel:
         self._synchronized = False
         self._down = False
         self._now_ns = 0
-        self._heard_ns: dict[str, int] = {}
+        self._received_ns: dict[str, int] = {}
         self._strange = 0
         """Datagrams of a feed or stream that the channel does not have."""
         self._trades: set[tuple[int, int]] = set()
@@ -253,7 +253,7 @@ class LegacyFeedChannel:
         """State of the channel."""
         if self._down:
             return ChannelState.DOWN
-        if not self._heard_ns:
+        if not self._received_ns:
             return ChannelState.STARTING
         if not self._looking:
             return ChannelState.LIVE
@@ -295,7 +295,7 @@ class LegacyFeedChannel:
 
     def is_alive(self, feed: str) -> bool:
         """Whether anything arrived on a feed within three heartbeat intervals."""
-        last_ns = self._heard_ns.get(feed)
+        last_ns = self._received_ns.get(feed)
         return last_ns is not None and self._now_ns - last_ns < DEAD_AFTER_NS
 
     def take_events(self) -> list[channel_events.ChannelEvent]:
@@ -335,8 +335,8 @@ class LegacyFeedChannel:
     def deadline(self) -> int | None:
         """Return the time of the next `tick`; None if nothing is awaited."""
         deadlines = [self._channel.deadline_ns]
-        if self._heard_ns and not self._down:
-            deadlines.append(max(self._heard_ns.values()) + DEAD_AFTER_NS)
+        if self._received_ns and not self._down:
+            deadlines.append(max(self._received_ns.values()) + DEAD_AFTER_NS)
         return min((each for each in deadlines if each is not None), default=None)
 
     # TCP recovery
@@ -401,7 +401,7 @@ class LegacyFeedChannel:
         if feed not in counters.feeds or stream not in _STREAMS:
             self._strange += 1
         elif stream is Stream.INCREMENTAL:
-            self._heard_ns[feed] = now_ns
+            self._received_ns[feed] = now_ns
             counters.feeds[feed].packets += 1
             self._take(self._channel.incremental.receive(feed, payload, now_ns), received_ns)
             if self._down:
@@ -473,7 +473,7 @@ class LegacyFeedChannel:
                 self._log.emit(channel_events.StatusChanged, own, before[own][1], now[own][1])
 
     def _trade(self, trade: LegacyTrade) -> None:
-        event = 0 if self._log.place is None else self._log.place.sequence_number
+        event = 0 if self._log.packet_key is None else self._log.packet_key.sequence_number
         number = number_of(trade.trade_id) or 0
         day = None
         if trade.time_ns is not None:

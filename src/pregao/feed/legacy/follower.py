@@ -50,7 +50,7 @@ class LegacyFollower(BaseFollower[LegacyBook]):
         from_the_start: bool,
         market_depth: int | None = None,
         listener: FollowerListener | None = None,
-        room: QueueLimits | None = None,
+        limits: QueueLimits | None = None,
         books: dict[int, LegacyBook] | None = None,
         max_instruments: int = MAX_INSTRUMENTS,
         milliseconds: bool | None = None,
@@ -68,7 +68,7 @@ class LegacyFollower(BaseFollower[LegacyBook]):
         super().__init__(
             from_the_start=from_the_start,
             listener=listener,
-            room=room,
+            limits=limits,
             books=books,
             max_messages_per_packet=MAX_ENTRIES,
             max_instruments=max_instruments,
@@ -108,7 +108,7 @@ class LegacyFollower(BaseFollower[LegacyBook]):
             part = EventMessage(0, values, template_id, event)
             message = IncrementalMessage(packet_key, index, kind, security_id, rpt_seq, part)
             instrument = self._instrument(security_id)
-            missing = self._holes.missing
+            missing = self._gaps.missing
             self._do(instrument, instrument.message(message, missing))
             self._trust(instrument, key_of(message))
         self._listener.on_message(packet_key, event, template_id, values)

@@ -13,13 +13,13 @@ SESSION = 4
 
 
 @njit
-def last_before(ranks, places, wanted_ranks, wanted_places, found):
+def last_before(ranks, serials, wanted_ranks, wanted_serials, found):
     """Find for each wanted serial the last row of its rank up to it, or -1; inputs are sorted."""
     at = 0
     for i in range(len(wanted_ranks)):
         rank = wanted_ranks[i]
         while at < len(ranks) and (
-            ranks[at] < rank or (ranks[at] == rank and places[at] <= wanted_places[i])
+            ranks[at] < rank or (ranks[at] == rank and serials[at] <= wanted_serials[i])
         ):
             at += 1
         found[i] = at - 1 if at > 0 and ranks[at - 1] == rank else -1
@@ -27,8 +27,8 @@ def last_before(ranks, places, wanted_ranks, wanted_places, found):
 
 @njit
 def statistics_at(
-    ranks, places, events, kinds, values, orders,
-    wanted_ranks, wanted_places, wanted_events, state, prices, volumes,
+    ranks, serials, events, kinds, values, orders,
+    wanted_ranks, wanted_serials, wanted_events, state, prices, volumes,
 ):  # fmt: skip
     """Return last price and volume at each wanted message serial, after the end of its event.
 
@@ -46,7 +46,7 @@ def statistics_at(
         while (
             at < len(ranks)
             and ranks[at] == rank
-            and (places[at] <= wanted_places[i] or events[at] == wanted_events[i])
+            and (serials[at] <= wanted_serials[i] or events[at] == wanted_events[i])
         ):
             kind = kinds[at]
             if kind == TRADE:

@@ -96,9 +96,9 @@ class ChannelDay:
         """Whether the feed sends price levels instead of orders."""
         return self.market_depth is not None
 
-    def replay(self, depth: int, room: int = 1024) -> Replay:
+    def replay(self, depth: int, capacity: int = 1024) -> Replay:
         """Return a replay of its books, with ticks of ``depth`` levels."""
-        return Replay(self.kind, depth, market_depth=self.market_depth, room=room)
+        return Replay(self.kind, depth, market_depth=self.market_depth, capacity=capacity)
 
     def absences(self, snapshots: Snapshots | None, securities: Int64Array) -> AbsentInstruments:
         """Return which of the instruments the complete loops after its gaps do not contain."""
@@ -166,7 +166,7 @@ class DayFollower:
         self.origins: BookOrigins | None = None
         """None until the first window."""
         self._open_output = open_output
-        self._replay = day.replay(depth, room=1 << 14)
+        self._replay = day.replay(depth, capacity=1 << 14)
         self._counting = EffectiveSnapshots(snapshots)
         self._loaded = _none()
         """Snapshots that provide statistics not published before."""

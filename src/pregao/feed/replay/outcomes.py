@@ -180,7 +180,7 @@ class BookOrigins:
         self.updates = np.zeros(count, np.int64)
         self.origin: list[str | None] = [None] * count
         """Origin of each book; None while unknown."""
-        self.place = np.zeros(count, np.int64)
+        self.message_serial = np.zeros(count, np.int64)
         """Message serial at which each book begins."""
 
     def add(self, sequence: InstrumentSequence, followed: GapSteps, rows: SequenceRows) -> set[int]:
@@ -205,7 +205,7 @@ class BookOrigins:
                 elif step[at] == GapStep.AGREES:
                     origin = START
                 self.origin[rank] = origin
-                self.place[rank] = sequence.message_serial[at]
+                self.message_serial[rank] = sequence.message_serial[at]
                 beginning.add(at)
         return beginning
 

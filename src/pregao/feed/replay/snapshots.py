@@ -374,10 +374,10 @@ def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list
 
 
 def complete_loops(
-    loops: Sequence[CompleteLoop], holes: PacketGapColumns
+    loops: Sequence[CompleteLoop], gaps: PacketGapColumns
 ) -> tuple[CompleteLoop, ...]:
     """Return the complete loops that add information: the first one after each gap."""
-    covered = holes.covered(np.array([loop.message_serial for loop in loops], np.int64))
+    covered = gaps.covered(np.array([loop.message_serial for loop in loops], np.int64))
     informative, proven = [], 0
     for loop, missing in zip(loops, covered.tolist(), strict=True):
         if missing > proven:

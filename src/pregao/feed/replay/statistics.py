@@ -165,7 +165,7 @@ def statistics_of(
 ) -> list[StatisticColumns]:
     """Return the statistics in messages.
 
-    For snapshots, ``tables`` contains one template, and ``place`` the message serials of its rows.
+    For snapshots, ``tables`` contains one template, and ``message_serial`` those of its rows.
     """
     parts = []
     for template in (TRADE, FORWARD_TRADE, LAST_TRADE_PRICE):
