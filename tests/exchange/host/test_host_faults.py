@@ -44,7 +44,7 @@ def broken(monkeypatch, floor, place):
             handlers = engine_module._HANDLERS
             monkeypatch.setitem(handlers, NewOrder, booming(handlers[NewOrder]))
         case "report":
-            reporting = floor.host.desk._reporting
+            reporting = floor.host.request_router._reporting
             monkeypatch.setattr(reporting, "send_reports", booming(reporting.send_reports))
         case "encode":
             monkeypatch.setattr(floor.host, "publish", booming(floor.host.publish))
@@ -168,7 +168,7 @@ def test_a_command_that_fails_in_its_middle_changes_nothing(tmp_path, monkeypatc
     floor = HostFloor(tmp_path)
     floor.request("new", SESSION, 1, "BUY", 12, 100, 0)
     before = whole_state(floor.host)
-    desk = floor.host.desk
+    desk = floor.host.request_router
     monkeypatch.setattr(desk, "invalidate_cache", booming(desk.invalidate_cache))
     with pytest.raises(UsageError, match="halt: the command failed and was undone: boom"):
         floor.host.control({"command": "halt", "symbol": "PETR4"}, floor.now)
@@ -182,7 +182,7 @@ def test_the_end_of_a_failing_auction_is_abandoned(tmp_path, monkeypatch):
     end = floor.now + 50 * MS
     floor.host.control({"command": "auction", "symbol": "PETR4", "until_ns": end}, floor.now)
     floor.host.commit()
-    desk = floor.host.desk
+    desk = floor.host.request_router
     monkeypatch.setattr(desk, "advance", booming(desk.advance))
     floor.now += 100 * MS
     floor.host.advance(floor.now)

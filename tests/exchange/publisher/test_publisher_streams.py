@@ -32,7 +32,7 @@ from pregao.exchange.engine.model.events import (
 from pregao.exchange.publisher.channels import ChannelEndpoints, Endpoint, FeedName
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.exchange.publisher.packet_writer import ROOM, PacketWriter
+from pregao.exchange.publisher.packet_writer import MAX_MESSAGE, PacketWriter
 from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import VERSIONS, Receiver, loops, read
@@ -119,9 +119,9 @@ def test_messages_outside_an_event_each_end_it():
 
 def test_a_message_longer_than_a_packet_is_refused():
     writer = PacketWriter(1)
-    writer.add(bytes(ROOM))
+    writer.add(bytes(MAX_MESSAGE))
     with pytest.raises(EncodeError, match="does not fit in a packet"):
-        writer.add(bytes(ROOM + 1))
+        writer.add(bytes(MAX_MESSAGE + 1))
     (packet,) = writer.flush(START)
     assert len(packet) == 1400
 

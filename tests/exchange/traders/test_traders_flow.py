@@ -161,13 +161,13 @@ def test_the_auction_trades_when_it_ends(shares):
 
 
 def test_the_most_active_books_are_the_large_ones(shares):
-    sizes = [desk.resting() for desk in shares.crowd.desks]
+    sizes = [instrument.resting() for instrument in shares.crowd.instruments]
     assert min(sizes[:2]) > 2 * max(sizes[2:])
 
 
 def test_the_bots_forget_orders_that_ended(shares):
-    for desk in shares.crowd.desks:
-        assert len(desk.live) < 200 + 4 * desk.resting()
+    for instrument in shares.crowd.instruments:
+        assert len(instrument.live) < 200 + 4 * instrument.resting()
 
 
 def test_a_burst_goes_mostly_to_one_instrument():
@@ -175,10 +175,10 @@ def test_a_burst_goes_mostly_to_one_instrument():
     run.phase(TradingStatus.OPEN)
     run.trade(500)
     run.requests.clear()
-    run.crowd.heat(run.crowd.desks[4])
+    run.crowd.heat(run.crowd.instruments[4])
     run.trade(1000, burst=1)
     common = Counter(request.security_id for request in run.requests).most_common(2)
-    assert common[0][0] == run.crowd.desks[4].security_id
+    assert common[0][0] == run.crowd.instruments[4].security_id
     # What was planned before the burst continues alongside it.
     assert common[0][1] > 1.5 * common[1][1]
 
@@ -219,12 +219,12 @@ def test_a_shock_moves_the_price():
     run = Run(SHARES[:1], load_profile("equities"), 1, 4000)
     run.phase(TradingStatus.OPEN)
     run.trade(1000)
-    desk = run.crowd.desks[0]
-    before = desk.best_bid()
-    desk.shock(5.0)
+    instrument = run.crowd.instruments[0]
+    before = instrument.best_bid()
+    instrument.shock(5.0)
     run.trade(3000)
     assert before is not None
-    after = desk.best_bid()
+    after = instrument.best_bid()
     assert after is not None
     assert after > before * 1.03
 
@@ -239,8 +239,8 @@ def test_books_of_a_short_run_stay_small():
     profile = load_profile("stress")
     long = Run(SHARES, profile, 1, 10_000_000)
     short = Run(SHARES, profile, 1, 1000)
-    assert long.crowd.desks[0].target == 2 * profile.book.large_orders
-    assert sum(desk.target for desk in short.crowd.desks) < 400
+    assert long.crowd.instruments[0].target == 2 * profile.book.large_orders
+    assert sum(instrument.target for instrument in short.crowd.instruments) < 400
 
 
 def test_quantities_are_such_as_the_instrument_takes():

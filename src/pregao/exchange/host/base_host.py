@@ -83,7 +83,7 @@ class BaseHost(ABC):
         """Settings recorded by the last start."""
         self._day_began = False
         """Whether a day has begun since the last commit."""
-        self.desk = self.new_desk()
+        self.request_router = self.new_request_router()
         self.publish: Publish | None = None
         """Encodes the events to publish, as part of each step; without it `take_units` returns
         them."""
@@ -108,8 +108,8 @@ class BaseHost(ABC):
             auction_rules=settings.auction_rules,
         )
 
-    def new_desk(self) -> RequestRouter:
-        """Return a desk for the current engine."""
+    def new_request_router(self) -> RequestRouter:
+        """Return a router for the current engine."""
         return RequestRouter(
             self.engine,
             lambda number: self.gateways[self.active][number],
@@ -132,7 +132,7 @@ class BaseHost(ABC):
                 session = gateway[account.session_id]
                 session.account = account
                 session.throttle = Throttle(account.throttle)
-        self.desk = self.new_desk()
+        self.request_router = self.new_request_router()
 
     # Starts
 
@@ -185,7 +185,7 @@ class BaseHost(ABC):
         self.start_settings = start_settings
         for gateway in self.gateways.values():
             load_accounts(gateway, start_settings.get("sessions", {}))
-        self.desk.restrict(each.account for each in self.gateways[self.active])
+        self.request_router.restrict(each.account for each in self.gateways[self.active])
         self._risk.delay = RiskDelay(*start_settings.get("risk", ()))
         self._delays = self._risk.delay.takes_time
         self._risk.seed = self.engine.market.seed

@@ -70,7 +70,7 @@ class ExchangeHost(ReplayedHost):
         """Process bytes received from a client."""
         now = self._time(now_ns)
         self.talking.add(connection)
-        start, units, events = self._mark, len(self.desk.units), 0
+        start, units, events = self._mark, len(self.request_router.units), 0
         encoding = False
         try:
             for event in connection.arriving(data, now):
@@ -82,7 +82,7 @@ class ExchangeHost(ReplayedHost):
                     self._publish_earlier(now)
                     encoding = False
                     self._event_failed(connection, event, error, now)
-                    start, units = self._mark, len(self.desk.units)
+                    start, units = self._mark, len(self.request_router.units)
                 else:
                     self._keep()
             # Encode all of them together: encoding each separately would evict the engine from
@@ -142,7 +142,7 @@ class ExchangeHost(ReplayedHost):
         if due is not None and due <= now:
             try:
                 self._write(RecordKind.TIME, now, NO_SESSION, b"")
-                self.desk.advance(now)
+                self.request_router.advance(now)
                 self._done(now)
             except Exception as error:
                 self._time_failed(due, error, now)
@@ -181,7 +181,7 @@ class ExchangeHost(ReplayedHost):
         """Apply a command of a trader without a session, which is not journaled."""
         now = self._time(now_ns)
         try:
-            self.desk.enter(command, now)
+            self.request_router.enter(command, now)
             self._done(now)
         except Exception as error:
             self.faults.note(f"command {type(command).__name__}", error)
@@ -200,14 +200,14 @@ class ExchangeHost(ReplayedHost):
 
     def take_units(self) -> list[MarketEvent]:
         """Return and clear the events to publish."""
-        units, self.desk.units = self.desk.units, []
+        units, self.request_router.units = self.request_router.units, []
         self._units_before = 0
         return units
 
     @property
     def requests(self) -> int:
         """Number of frequent requests processed."""
-        return self.desk.requests
+        return self.request_router.requests
 
     # Events
 
@@ -223,10 +223,10 @@ class ExchangeHost(ReplayedHost):
                     (request.session, request.number, now_ns),
                     event.name,
                     event.frame.data,
-                    lambda then: self.desk.request(event, request, then),
+                    lambda then: self.request_router.request(event, request, then),
                 )
             else:
-                self.desk.request(event, request, now_ns)
+                self.request_router.request(event, request, now_ns)
             return
         match event:
             case MessageReceived():
@@ -237,10 +237,10 @@ class ExchangeHost(ReplayedHost):
                         (session_id, event.number, now_ns),
                         event.name,
                         event.data,
-                        lambda then: self.desk.rare_request(event, session_id, then),
+                        lambda then: self.request_router.rare_request(event, session_id, then),
                     )
                 else:
-                    self.desk.rare_request(event, session_id, now_ns)
+                    self.request_router.rare_request(event, session_id, now_ns)
             case MessageRejected():
                 session_id = self._session_of(event)
                 self._write(RecordKind.REQUEST, now_ns, session_id, event.data)
@@ -259,7 +259,7 @@ class ExchangeHost(ReplayedHost):
             return
         if self.gateways[self.active][session_id].state.version >= _FIRST_RESTATED:
             self._write(RecordKind.RESTATE, now_ns, session_id, b"")
-            self.desk.apply(RestateOrders(session_id), now_ns)
+            self.request_router.apply(RestateOrders(session_id), now_ns)
 
     def _session_of(self, event: MessageRejected) -> int:
         """Return the session of a rejected message."""
@@ -271,7 +271,7 @@ class ExchangeHost(ReplayedHost):
     def _cancel(self, session_id: int, reason: str, now_ns: int) -> None:
         """Cancel the orders of a session that left and did not return in time (§4.7)."""
         reason_code = ExecRestatementReason[reason]
-        self.desk.apply(MassCancel(session_id, 0, reason=reason_code), now_ns)
+        self.request_router.apply(MassCancel(session_id, 0, reason=reason_code), now_ns)
 
     def _control(self, name: str, request: ControlRequest, now_ns: int) -> None:
         match request:
@@ -281,12 +281,12 @@ class ExchangeHost(ReplayedHost):
                 self._disconnect(request.session, now_ns)
             case _:
                 for command in engine_commands(name, request, self.engine):
-                    self.desk.apply(command, now_ns)
+                    self.request_router.apply(command, now_ns)
                     self._changed = True
         if isinstance(request, DayRequest):
             self._reset_sessions(now_ns, week=request.week)
             self._day_began = not self._again
-        self.desk.invalidate_cache()
+        self.request_router.invalidate_cache()
 
     def _fail_over(self, now_ns: int) -> None:
         """Fail the active gateway; the backup takes over, or restarts (§5.5)."""

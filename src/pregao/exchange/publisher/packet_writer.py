@@ -10,9 +10,9 @@ from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, next_version
 
 HEARTBEAT_NS = SECOND
 """Silence after which a stream sends a heartbeat."""
-ROOM = MAX_PACKET - PACKET_HEADER_SIZE - FRAMING_SIZE
+MAX_MESSAGE = MAX_PACKET - PACKET_HEADER_SIZE - FRAMING_SIZE
 """Maximum size of a message (header and body) in a packet."""
-_ROOM_OF_ALL = ROOM + FRAMING_SIZE
+_MAX_PAYLOAD = MAX_MESSAGE + FRAMING_SIZE
 
 
 class PacketWriter:
@@ -23,8 +23,8 @@ class PacketWriter:
 
     __slots__ = (
         "_closed",
+        "_free",
         "_open",
-        "_room",
         "channel",
         "messages",
         "next_number",
@@ -46,7 +46,7 @@ class PacketWriter:
         """Number of messages in closed packets, without heartbeats."""
         self._closed: list[tuple[int, int, list[bytes]]] = []
         self._open: list[bytes] = []
-        self._room = _ROOM_OF_ALL
+        self._free = _MAX_PAYLOAD
 
     @property
     def last_number(self) -> int:
@@ -55,20 +55,20 @@ class PacketWriter:
 
     def fits(self, message: bytes) -> bool:
         """Whether the message fits in the open packet."""
-        return len(message) + FRAMING_SIZE <= self._room
+        return len(message) + FRAMING_SIZE <= self._free
 
     def add(self, message: bytes) -> None:
         """Append a message (header and body) to the open packet, or to a new one if it is full."""
-        remaining = self._room - len(message) - FRAMING_SIZE
+        remaining = self._free - len(message) - FRAMING_SIZE
         if remaining < 0:
-            if len(message) > ROOM:
+            if len(message) > MAX_MESSAGE:
                 raise EncodeError(
                     f"message of {len(message)} bytes does not fit in a packet: "
-                    f"at most {ROOM} bytes"
+                    f"at most {MAX_MESSAGE} bytes"
                 )
             self.close()
-            remaining = self._room - len(message) - FRAMING_SIZE
-        self._room = remaining
+            remaining = self._free - len(message) - FRAMING_SIZE
+        self._free = remaining
         self._open.append(message)
 
     def add_alone(self, message: bytes) -> None:
@@ -84,7 +84,7 @@ class PacketWriter:
             self.next_number += 1
             self.messages += len(self._open)
             self._open = []
-            self._room = _ROOM_OF_ALL
+            self._free = _MAX_PAYLOAD
 
     def restart(self) -> None:
         """Start a new sequence version; its first packet has number 1."""
@@ -102,7 +102,7 @@ class PacketWriter:
             self.next_number = number + 1
             self.messages += len(messages)
             self._open = []
-            self._room = _ROOM_OF_ALL
+            self._free = _MAX_PAYLOAD
             return [write_packet(self.channel, self.sequence_version, number, now_ns, messages)]
         self.close()
         closed, self._closed = self._closed, []

@@ -15,7 +15,7 @@ from pregao.exchange.engine.model.instruments import Instrument, SecurityType
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.engine.model.schedule import Schedule
 
-_ROOM = {"closed": 0.1, "auction": 3.0, "open": 1.0}
+_WEIGHTS = {"closed": 0.1, "auction": 3.0, "open": 1.0}
 """Relative run time of an hour by phase: closed hours pass quickly, auctions get more time."""
 _LEAD = 0.01
 """Share of a run before the first change of phase."""
@@ -146,17 +146,17 @@ class _Warp:
     def __init__(
         self, kinds: Sequence[tuple[int, int, str]], start_ns: int, duration_ns: int
     ) -> None:
-        weights = [_ROOM[kind] for _, _, kind in kinds]
+        weights = [_WEIGHTS[kind] for _, _, kind in kinds]
         spans = [end - begin for begin, end, _ in kinds]
         total = sum(span * weight for span, weight in zip(spans, weights, strict=True))
         available_ns = duration_ns * (1 - _LEAD - _TAIL)
         self._begins = [begin for begin, _, _ in kinds]
-        self._places: list[int] = []
+        self._begins_ns: list[int] = []
         self._lengths: list[int] = []
         begin_ns = start_ns + int(duration_ns * _LEAD)
         for span, weight in zip(spans, weights, strict=True):
             length = int(available_ns * span * weight / total)
-            self._places.append(begin_ns)
+            self._begins_ns.append(begin_ns)
             self._lengths.append(length)
             begin_ns += length
         self._spans = spans
@@ -164,4 +164,4 @@ class _Warp:
     def __call__(self, when_ns: int) -> int:
         index = max(bisect_right(self._begins, when_ns) - 1, 0)
         elapsed_ns = min(when_ns - self._begins[index], self._spans[index])
-        return self._places[index] + self._lengths[index] * elapsed_ns // self._spans[index]
+        return self._begins_ns[index] + self._lengths[index] * elapsed_ns // self._spans[index]

@@ -139,7 +139,7 @@ def _trade(trading: DayTrading, pipe: int, answered: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         with os.fdopen(pipe, "wb", _PIPE_BYTES) as stream, os.fdopen(answered, "rb", 0) as answers:
-            sender = _Teller(stream, answers)
+            sender = _EventSender(stream, answers)
             try:
                 sender.call("traded", *trading.run(sender))
             except BrokenPipeError:
@@ -162,7 +162,7 @@ def _portable(error: BaseException) -> BaseException:
     return error
 
 
-class _Teller:
+class _EventSender:
     """Audience in the worker: sends events to the parent process, in batches of outcomes."""
 
     def __init__(self, stream: BinaryIO, answers: BinaryIO) -> None:

@@ -89,16 +89,16 @@ class TradingContext:
         """Return the index of a random session."""
         return int(self.random() * self.sessions.count)
 
-    def find(self, desk: CrowdInstrument, keep: bool) -> tuple[EngineOrder | None, int]:
+    def find(self, instrument: CrowdInstrument, keep: bool) -> tuple[EngineOrder | None, int]:
         """Return an order that still rests, preferring younger ones, and its index in the list.
 
         Drops the ClOrdIDs of ended orders that it meets; without ``keep`` also that of the order
         found.
         """
-        live = desk.live
+        live = instrument.live
         random = self.random
         count = self.sessions.count
-        security_id = desk.security_id
+        security_id = instrument.security_id
         by_client = self.by_client
         size = len(live)
         for _ in range(_TRIES):
@@ -117,14 +117,14 @@ class TradingContext:
             size -= 1
         return None, -1
 
-    def tidy(self, desk: CrowdInstrument) -> None:
+    def tidy(self, instrument: CrowdInstrument) -> None:
         """Drop the ClOrdIDs of ended orders once they are many."""
-        if len(desk.live) > 64 + 3 * desk.resting():
+        if len(instrument.live) > 64 + 3 * instrument.resting():
             session_of = self.sessions.session_of
-            security_id = desk.security_id
-            desk.live = [
+            security_id = instrument.security_id
+            instrument.live = [
                 cl_ord_id
-                for cl_ord_id in desk.live
+                for cl_ord_id in instrument.live
                 if (session_of(cl_ord_id), security_id, cl_ord_id) in self.by_client
             ]
 
@@ -151,7 +151,7 @@ class _Choice:
 
 def new(
     floor: TradingContext,
-    desk: CrowdInstrument,
+    instrument: CrowdInstrument,
     now_ns: int,
     side: OrderSide,
     quantity: int,
@@ -169,12 +169,12 @@ def new(
     anonymous = floor.anonymous
     firm = 0 if anonymous and random() < anonymous else sessions.firms[index]
     if rests:
-        desk.live.append(cl_ord_id)
+        instrument.live.append(cl_ord_id)
     return NewOrder(
         index + 1,
         firm,
         cl_ord_id,
-        desk.security_id,
+        instrument.security_id,
         side,
         quantity,
         price,
@@ -191,9 +191,9 @@ def new(
     )
 
 
-def _thin_side(floor: TradingContext, desk: CrowdInstrument) -> bool:
+def _thin_side(floor: TradingContext, instrument: CrowdInstrument) -> bool:
     """Choose whether to buy: the side with far fewer orders is filled first."""
-    bids, offers = desk.listing.bids.count, desk.listing.offers.count
+    bids, offers = instrument.listing.bids.count, instrument.listing.offers.count
     if 4 * bids < 3 * offers:
         return True
     if 4 * offers < 3 * bids:
@@ -202,121 +202,132 @@ def _thin_side(floor: TradingContext, desk: CrowdInstrument) -> bool:
 
 
 def quote(
-    floor: TradingContext, desk: CrowdInstrument, now_ns: int, time_in_force: TimeInForce = _DAY
+    floor: TradingContext,
+    instrument: CrowdInstrument,
+    now_ns: int,
+    time_in_force: TimeInForce = _DAY,
 ) -> CrowdCommand | None:
     """Enter an order behind the touch, or cancel one if the book is full."""
-    resting, target = desk.resting(), desk.target
+    resting, target = instrument.resting(), instrument.target
     far = floor.far_share
     if resting > _FULL * target:
-        return pull(floor, desk)
+        return pull(floor, instrument)
     if resting < _EMPTY * target:
         far = max(far, 0.5)
-    buy = _thin_side(floor, desk)
+    buy = _thin_side(floor, instrument)
     tables = floor.tables
-    price = desk.passive(buy, floor.pick(tables.far if floor.random() < far else tables.near))
+    price = instrument.passive(buy, floor.pick(tables.far if floor.random() < far else tables.near))
     if price is None:
-        return pull(floor, desk)
-    quantity = desk.quantity(floor.pick(tables.lots))
+        return pull(floor, instrument)
+    quantity = instrument.quantity(floor.pick(tables.lots))
     return new(
-        floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, time_in_force=time_in_force
+        floor,
+        instrument,
+        now_ns,
+        _BUY if buy else _SELL,
+        quantity,
+        price,
+        time_in_force=time_in_force,
     )
 
 
-def pull(floor: TradingContext, desk: CrowdInstrument) -> CrowdCommand | None:
+def pull(floor: TradingContext, instrument: CrowdInstrument) -> CrowdCommand | None:
     """Cancel an order, preferably one at a price that is no longer fair."""
     order = None
-    listing = desk.listing
+    listing = instrument.listing
     if listing.status == _OPEN:
-        bid, offer = desk.best_bid(), desk.best_offer()
-        if bid is not None and bid > desk.fair:
-            order = listing.bids.levels[bid * desk.tick].head
-        elif offer is not None and offer < desk.fair:
-            order = listing.offers.levels[-offer * desk.tick].head
+        bid, offer = instrument.best_bid(), instrument.best_offer()
+        if bid is not None and bid > instrument.fair:
+            order = listing.bids.levels[bid * instrument.tick].head
+        elif offer is not None and offer < instrument.fair:
+            order = listing.offers.levels[-offer * instrument.tick].head
     if order is None or not order.session:
-        order, _ = floor.find(desk, keep=False)
-    return None if order is None else withdrawal(floor, desk, order)
+        order, _ = floor.find(instrument, keep=False)
+    return None if order is None else withdrawal(floor, instrument, order)
 
 
-def withdrawal(floor: TradingContext, desk: CrowdInstrument, order: EngineOrder) -> CancelOrder:
+def withdrawal(
+    floor: TradingContext, instrument: CrowdInstrument, order: EngineOrder
+) -> CancelOrder:
     """Return the cancellation of an order by its owner."""
     return CancelOrder(
         order.session,
         floor.sessions.new_id(order.session - 1),
-        desk.security_id,
+        instrument.security_id,
         order.order_id,
         order.cl_ord_id,
     )
 
 
-def cancel(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def cancel(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Cancel an order, or enter one if the book is thin."""
-    if desk.resting() < _THIN * desk.target:
-        return quote(floor, desk, now_ns)
-    return pull(floor, desk)
+    if instrument.resting() < _THIN * instrument.target:
+        return quote(floor, instrument, now_ns)
+    return pull(floor, instrument)
 
 
-def requote(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def requote(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Move an order to another price near the touch, which loses its queue position."""
-    order, index = floor.find(desk, keep=True)
+    order, index = floor.find(instrument, keep=True)
     if order is None or order.price is None:
-        return quote(floor, desk, now_ns)
-    price = desk.passive(order.side == _BUY, floor.pick(floor.tables.near))
+        return quote(floor, instrument, now_ns)
+    price = instrument.passive(order.side == _BUY, floor.pick(floor.tables.near))
     if price is None or price == order.price:
-        return _resized(floor, desk, order, index, now_ns)
-    return _moved(floor, desk, order, index, order.quantity, price, now_ns)
+        return _resized(floor, instrument, order, index, now_ns)
+    return _moved(floor, instrument, order, index, order.quantity, price, now_ns)
 
 
-def reduce(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def reduce(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Reduce an order's quantity, which keeps its queue position."""
-    order, index = floor.find(desk, keep=True)
+    order, index = floor.find(instrument, keep=True)
     if order is None:
-        return quote(floor, desk, now_ns)
-    return _resized(floor, desk, order, index, now_ns)
+        return quote(floor, instrument, now_ns)
+    return _resized(floor, instrument, order, index, now_ns)
 
 
 def _resized(
-    floor: TradingContext, desk: CrowdInstrument, order: EngineOrder, index: int, now_ns: int
+    floor: TradingContext, instrument: CrowdInstrument, order: EngineOrder, index: int, now_ns: int
 ) -> CrowdCommand | None:
     """Reduce an order, or cancel one that has only one lot left."""
-    lots = order.leaves // desk.lot
+    lots = order.leaves // instrument.lot
     if lots < 2:
-        return pull(floor, desk)
-    less = (1 + int(floor.random() * ((lots + 1) // 3))) * desk.lot
+        return pull(floor, instrument)
+    less = (1 + int(floor.random() * ((lots + 1) // 3))) * instrument.lot
     quantity = order.quantity - less
-    if quantity < desk.listing.min_qty:
-        return pull(floor, desk)
-    return _moved(floor, desk, order, index, quantity, order.price, now_ns)
+    if quantity < instrument.listing.min_qty:
+        return pull(floor, instrument)
+    return _moved(floor, instrument, order, index, quantity, order.price, now_ns)
 
 
-def enlarge(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def enlarge(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Increase an order's quantity, which loses its queue position."""
-    order, index = floor.find(desk, keep=True)
+    order, index = floor.find(instrument, keep=True)
     if order is None or order.price is None:
-        return quote(floor, desk, now_ns)
-    quantity = order.quantity + desk.lot * floor.pick(floor.tables.lots)
-    if quantity != desk.quantity(quantity // desk.lot):
-        return _resized(floor, desk, order, index, now_ns)
-    return _moved(floor, desk, order, index, quantity, order.price, now_ns)
+        return quote(floor, instrument, now_ns)
+    quantity = order.quantity + instrument.lot * floor.pick(floor.tables.lots)
+    if quantity != instrument.quantity(quantity // instrument.lot):
+        return _resized(floor, instrument, order, index, now_ns)
+    return _moved(floor, instrument, order, index, quantity, order.price, now_ns)
 
 
 def _moved(
     floor: TradingContext,
-    desk: CrowdInstrument,
+    instrument: CrowdInstrument,
     order: EngineOrder,
     index: int,
     quantity: int,
     price: int | None,
     now_ns: int,
 ) -> ModifyOrder:
-    """Modify quantity or price of an order in the desk's list."""
-    request = modify(floor, desk, order, quantity, price, now_ns)
-    desk.live[index] = request.cl_ord_id
+    """Modify quantity or price of an order in the instrument's list."""
+    request = modify(floor, instrument, order, quantity, price, now_ns)
+    instrument.live[index] = request.cl_ord_id
     return request
 
 
 def modify(
     floor: TradingContext,
-    desk: CrowdInstrument,
+    instrument: CrowdInstrument,
     order: EngineOrder,
     quantity: int,
     price: int | None,
@@ -326,7 +337,7 @@ def modify(
     return ModifyOrder(
         order.session,
         floor.sessions.new_id(order.session - 1),
-        desk.security_id,
+        instrument.security_id,
         quantity,
         price,
         order.order_id,
@@ -335,66 +346,73 @@ def modify(
     )
 
 
-def iceberg(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def iceberg(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Enter a large order that discloses a small quantity."""
-    buy = _thin_side(floor, desk)
-    price = desk.passive(buy, floor.pick(floor.tables.near))
+    buy = _thin_side(floor, instrument)
+    price = instrument.passive(buy, floor.pick(floor.tables.near))
     lots = floor.pick(floor.tables.lots)
-    shown, quantity = desk.quantity(lots), desk.quantity(lots * (3 + int(floor.random() * 8)))
+    shown, quantity = (
+        instrument.quantity(lots),
+        instrument.quantity(lots * (3 + int(floor.random() * 8))),
+    )
     if price is None or shown >= quantity:
-        return quote(floor, desk, now_ns)
-    return new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, _LIMIT, _DAY, shown)
+        return quote(floor, instrument, now_ns)
+    return new(
+        floor, instrument, now_ns, _BUY if buy else _SELL, quantity, price, _LIMIT, _DAY, shown
+    )
 
 
 def good_till_cancel(
-    floor: TradingContext, desk: CrowdInstrument, now_ns: int
+    floor: TradingContext, instrument: CrowdInstrument, now_ns: int
 ) -> CrowdCommand | None:
     """Enter an order that outlives the day."""
-    allowed = desk.listing.instrument.allows_good_till
-    return quote(floor, desk, now_ns, _GTC if allowed else _DAY)
+    allowed = instrument.listing.instrument.allows_good_till
+    return quote(floor, instrument, now_ns, _GTC if allowed else _DAY)
 
 
-def take(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def take(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Trade immediately with the other side."""
-    bid, offer = desk.best_bid(), desk.best_offer()
+    bid, offer = instrument.best_bid(), instrument.best_offer()
     if bid is None or offer is None:
-        return quote(floor, desk, now_ns)
-    if offer < desk.fair + desk.offer_gap:
+        return quote(floor, instrument, now_ns)
+    if offer < instrument.fair + instrument.offer_gap:
         buy = True
-    elif bid > desk.fair - desk.bid_gap:
+    elif bid > instrument.fair - instrument.bid_gap:
         buy = False
     else:
         buy = floor.random() < 0.5
-    listing = desk.listing
+    listing = instrument.listing
     if buy:
-        level, best, side = listing.offers.levels[-offer * desk.tick], offer, _BUY
+        level, best, side = listing.offers.levels[-offer * instrument.tick], offer, _BUY
     else:
-        level, best, side = listing.bids.levels[bid * desk.tick], bid, _SELL
+        level, best, side = listing.bids.levels[bid * instrument.tick], bid, _SELL
     head = level.head
     assert head is not None
     draw = floor.random()
     lots = floor.pick(floor.tables.lots)
     # Most take from the first order in the queue, some from a few, and a few sweep the level.
     if draw > 0.99:
-        lots += level.quantity // desk.lot
+        lots += level.quantity // instrument.lot
     else:
-        lots = min(lots, (1 if draw < 0.8 else 3) * head.visible // desk.lot)
-    quantity = desk.quantity(max(lots, 1))
+        lots = min(lots, (1 if draw < 0.8 else 3) * head.visible // instrument.lot)
+    quantity = instrument.quantity(max(lots, 1))
     slip = int(floor.random() * 3)
-    price: int | None = (best + slip if buy else max(best - slip, desk.least)) * desk.tick
+    price: int | None = (
+        best + slip if buy else max(best - slip, instrument.least)
+    ) * instrument.tick
     kind = floor.take(floor.random())
     if kind == "limit":
-        return new(floor, desk, now_ns, side, quantity, price)
+        return new(floor, instrument, now_ns, side, quantity, price)
     ord_type, time_in_force = _LIMIT, _IOC
     if kind == "fill_or_kill":
         time_in_force = _FOK
     elif kind == "market_to_limit":
         ord_type, time_in_force, price = _MARKET_TO_LIMIT, _DAY, None
-    elif kind == "market" and desk.unpriced:
+    elif kind == "market" and instrument.unpriced:
         ord_type, price = _MARKET, None
     return new(
         floor,
-        desk,
+        instrument,
         now_ns,
         side,
         quantity,
@@ -405,20 +423,21 @@ def take(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdComm
     )
 
 
-def cross(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def cross(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Register a deal between two clients of a session, within the touch."""
-    listing = desk.listing
+    listing = instrument.listing
     if not listing.takes_crosses:
-        return quote(floor, desk, now_ns)
-    bid, offer = desk.best_bid(), desk.best_offer()
-    ticks = desk.fair
+        return quote(floor, instrument, now_ns)
+    bid, offer = instrument.best_bid(), instrument.best_offer()
+    ticks = instrument.fair
     if offer is not None:
         ticks = min(ticks, offer)
     if bid is not None:
         ticks = max(ticks, bid)
     minimum = listing.instrument.min_cross_qty or 0
     quantity = max(
-        desk.quantity(10 * floor.pick(floor.tables.lots)), -(-minimum // desk.lot) * desk.lot
+        instrument.quantity(10 * floor.pick(floor.tables.lots)),
+        -(-minimum // instrument.lot) * instrument.lot,
     )
     sessions = floor.sessions
     index = floor.someone()
@@ -426,56 +445,64 @@ def cross(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCom
     return NewCross(
         index + 1,
         sessions.new_id(index),
-        desk.security_id,
+        instrument.security_id,
         quantity,
-        ticks * desk.tick,
+        ticks * instrument.tick,
         CrossSide(firm, sessions.new_id(index)),
         CrossSide(firm, sessions.new_id(index)),
         now_ns - int(floor.random() * _QUEUE_NS),
     )
 
 
-def mass_cancel(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:  # noqa: ARG001
+def mass_cancel(
+    floor: TradingContext,
+    instrument: CrowdInstrument,
+    now_ns: int,  # noqa: ARG001 - an action
+) -> CrowdCommand | None:
     """Cancel a session's orders, of this instrument or, less often, of all."""
     index = floor.someone()
     everywhere = floor.random() < 0.2
     return MassCancel(
-        index + 1, floor.sessions.new_id(index), None if everywhere else desk.security_id
+        index + 1, floor.sessions.new_id(index), None if everywhere else instrument.security_id
     )
 
 
-def auction_quote(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def auction_quote(
+    floor: TradingContext, instrument: CrowdInstrument, now_ns: int
+) -> CrowdCommand | None:
     """Send an order to an auction: deep while the book is thin, else around the fair value."""
-    if desk.resting() < _EMPTY * desk.target and floor.random() < 0.7:
-        return quote(floor, desk, now_ns)
-    buy = _thin_side(floor, desk)
-    price = desk.crossing(floor.pick(floor.tables.around))
+    if instrument.resting() < _EMPTY * instrument.target and floor.random() < 0.7:
+        return quote(floor, instrument, now_ns)
+    buy = _thin_side(floor, instrument)
+    price = instrument.crossing(floor.pick(floor.tables.around))
     if price is None:
-        return pull(floor, desk)
-    quantity = desk.quantity(floor.pick(floor.tables.lots))
-    return new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price)
+        return pull(floor, instrument)
+    quantity = instrument.quantity(floor.pick(floor.tables.lots))
+    return new(floor, instrument, now_ns, _BUY if buy else _SELL, quantity, price)
 
 
 def at_the_auction(
-    floor: TradingContext, desk: CrowdInstrument, now_ns: int
+    floor: TradingContext, instrument: CrowdInstrument, now_ns: int
 ) -> CrowdCommand | None:
     """Send an order without a price that is valid for the auction (MOA)."""
-    return _unpriced(floor, desk, now_ns, _MOA)
+    return _unpriced(floor, instrument, now_ns, _MOA)
 
 
-def at_the_close(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+def at_the_close(
+    floor: TradingContext, instrument: CrowdInstrument, now_ns: int
+) -> CrowdCommand | None:
     """Send an order without a price for the closing call (MOC)."""
-    return _unpriced(floor, desk, now_ns, _MOC)
+    return _unpriced(floor, instrument, now_ns, _MOC)
 
 
 def _unpriced(
-    floor: TradingContext, desk: CrowdInstrument, now_ns: int, time_in_force: TimeInForce
+    floor: TradingContext, instrument: CrowdInstrument, now_ns: int, time_in_force: TimeInForce
 ) -> CrowdCommand | None:
-    if not desk.unpriced:
-        return quote(floor, desk, now_ns)
+    if not instrument.unpriced:
+        return quote(floor, instrument, now_ns)
     side = _BUY if floor.random() < 0.5 else _SELL
-    quantity = desk.quantity(floor.pick(floor.tables.lots))
-    return new(floor, desk, now_ns, side, quantity, None, _MARKET, time_in_force)
+    quantity = instrument.quantity(floor.pick(floor.tables.lots))
+    return new(floor, instrument, now_ns, side, quantity, None, _MARKET, time_in_force)
 
 
 CrowdAction = Callable[[TradingContext, CrowdInstrument, int], "CrowdCommand | None"]

@@ -73,7 +73,7 @@ class Crowd:
         targets = _targets(weights, profile, expected_orders)
         self._floor = TradingContext(market, rng, profile)
         self._random = rng.random
-        self.desks = [
+        self.instruments = [
             # Less active instruments have a wider spread.
             CrowdInstrument(listing, target, profile.prices.half_spread + min(rank // 8, 5))
             for rank, (listing, target) in enumerate(zip(listings, targets, strict=True))
@@ -94,7 +94,7 @@ class Crowd:
         self._open = _Mix(profile.open, OPEN)
         self._auction = _Mix(profile.auction, AUCTION)
         self._burst = 0
-        self._hot = self.desks[0]
+        self._hot = self.instruments[0]
         self._news: CrowdInstrument | None = None
         self._since_tidy = 0
         self._chooser = self._choose
@@ -110,15 +110,15 @@ class Crowd:
                 self._news = None
         due = agenda.due_ns
         if due is not None and due <= now_ns:
-            desk, order = agenda.pop()
+            instrument, order = agenda.pop()
             if order:
-                return self._end_quote(desk, order, now_ns)
+                return self._end_quote(instrument, order, now_ns)
         else:
-            desk = self._choose()
+            instrument = self._choose()
         floor = self._floor
         if random() < floor.move:
-            desk.drift(random())
-        status = desk.listing.status
+            instrument.drift(random())
+        status = instrument.listing.status
         if status == _OPEN:
             mix = self._open
         elif status in _AUCTIONS:
@@ -128,32 +128,34 @@ class Crowd:
         self._since_tidy += 1
         if self._since_tidy == _TIDY_EVERY:
             self._since_tidy = 0
-            floor.tidy(desk)
+            floor.tidy(instrument)
         action = mix.actions[bisect_right(mix.bounds, random() * mix.total)]
         request: CrowdCommand | None
         share = self._maker_share
         if action is quote and share and random() < share:
-            request, cl_ord_id = self._makers.quote(desk, now_ns)
+            request, cl_ord_id = self._makers.quote(instrument, now_ns)
             if cl_ord_id:
-                agenda.end_quote(now_ns, desk, cl_ord_id)
+                agenda.end_quote(now_ns, instrument, cl_ord_id)
         else:
-            request = action(floor, desk, now_ns)
+            request = action(floor, instrument, now_ns)
         # A decision to do nothing triggers reactions too: others saw the same cause.
-        agenda.react(now_ns, desk, self._chooser)
+        agenda.react(now_ns, instrument, self._chooser)
         return request
 
-    def _end_quote(self, desk: CrowdInstrument, order: int, now_ns: int) -> CrowdCommand | None:
+    def _end_quote(
+        self, instrument: CrowdInstrument, order: int, now_ns: int
+    ) -> CrowdCommand | None:
         """End a market maker's quote: cancel it, or replace it and schedule its next end."""
-        request, cl_ord_id = self._makers.end(desk, order, now_ns)
+        request, cl_ord_id = self._makers.end(instrument, order, now_ns)
         if cl_ord_id:
-            self.agenda.end_quote(now_ns, desk, cl_ord_id)
+            self.agenda.end_quote(now_ns, instrument, cl_ord_id)
         if request is not None:
-            self.agenda.react(now_ns, desk, self._chooser)
+            self.agenda.react(now_ns, instrument, self._chooser)
         return request
 
-    def heat(self, desk: CrowdInstrument) -> None:
+    def heat(self, instrument: CrowdInstrument) -> None:
         """Direct the next burst to an instrument that has news."""
-        self._news = desk
+        self._news = instrument
 
     def _choose(self) -> CrowdInstrument:
         """Return an instrument to act on: mostly the same one within a burst."""
@@ -164,7 +166,7 @@ class Crowd:
     def _pick(self) -> CrowdInstrument:
         """Return a random instrument, weighted by activity."""
         index = bisect_right(self._weights, self._random() * self._total)
-        return self.desks[index if index < self._count else -1]
+        return self.instruments[index if index < self._count else -1]
 
 
 class _Mix:

@@ -57,19 +57,19 @@ class ReactionQueue:
     def pop(self) -> tuple[CrowdInstrument, int]:
         """Remove the next planned action and return its instrument, and a ClOrdID or 0."""
         planned = self._planned
-        _, _, desk, order = heappop(planned)
+        _, _, instrument, order = heappop(planned)
         self.due_ns = planned[0][0] if planned else None
-        return desk, order
+        return instrument, order
 
-    def end_quote(self, now_ns: int, desk: CrowdInstrument, order: int) -> None:
+    def end_quote(self, now_ns: int, instrument: CrowdInstrument, order: int) -> None:
         """Schedule the end of a quote that is entered now."""
         self._number += 1
         lifetime = self._lives[int(self._random() * _TABLE)]
-        heappush(self._planned, (now_ns + lifetime, self._number, desk, order))
+        heappush(self._planned, (now_ns + lifetime, self._number, instrument, order))
         self.due_ns = self._planned[0][0]
 
     def react(
-        self, now_ns: int, desk: CrowdInstrument, pick: Callable[[], CrowdInstrument]
+        self, now_ns: int, instrument: CrowdInstrument, pick: Callable[[], CrowdInstrument]
     ) -> None:
         """Schedule the reactions of other traders to a request that is sent now.
 
@@ -84,7 +84,7 @@ class ReactionQueue:
         planned, delays, same = self._planned, self._delays, self._same
         for number in range(self._number + 1, self._number + count + 1):
             when = now_ns + delays[int(random() * _TABLE)]
-            heappush(planned, (when, number, desk if random() < same else pick(), 0))
+            heappush(planned, (when, number, instrument if random() < same else pick(), 0))
         self._number += count
         self.due_ns = planned[0][0]
 

@@ -166,19 +166,27 @@ class MarketOperations:
                     last_trade_date=self.market.trade_date,
                 )
 
-    def desks(self) -> list[CrowdInstrument]:
+    def instruments(self) -> list[CrowdInstrument]:
         """Return the instruments that are neither closed nor forbidden."""
-        return [desk for desk in self.crowd.desks if desk.listing.status not in _SHUT]
+        return [
+            instrument
+            for instrument in self.crowd.instruments
+            if instrument.listing.status not in _SHUT
+        ]
 
-    def desk(self) -> CrowdInstrument | None:
+    def instrument(self) -> CrowdInstrument | None:
         """Return a random instrument that is traded now, or None."""
-        desks = self.desks()
-        return self.draws.choice(desks) if desks else None
+        instruments = self.instruments()
+        return self.draws.choice(instruments) if instruments else None
 
-    def quiet_desk(self) -> CrowdInstrument | None:
+    def quiet_instrument(self) -> CrowdInstrument | None:
         """Return a random instrument with a small book that is traded now, or None."""
-        desks = sorted(self.desks(), key=lambda desk: desk.target)
-        return self.draws.choice(desks[: max(1, len(desks) * 3 // 4)]) if desks else None
+        instruments = sorted(self.instruments(), key=lambda instrument: instrument.target)
+        return (
+            self.draws.choice(instruments[: max(1, len(instruments) * 3 // 4)])
+            if instruments
+            else None
+        )
 
     def firm(self) -> int:
         """Return a random member firm."""
@@ -225,15 +233,15 @@ def _bands(listing: Listing) -> Iterator[Command]:
 def _resend_bands(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     """Publish the auction and rejection bands of an instrument again, as current prices."""
     del now_ns
-    desks = [
-        desk
-        for desk in operations.desks()
-        if PriceBandType.AUCTION_LIMITS in desk.listing.bands
-        and desk.listing.reference_price() is not None
+    instruments = [
+        instrument
+        for instrument in operations.instruments()
+        if PriceBandType.AUCTION_LIMITS in instrument.listing.bands
+        and instrument.listing.reference_price() is not None
     ]
-    if not desks:
+    if not instruments:
         return
-    listing = operations.draws.choice(desks).listing
+    listing = operations.draws.choice(instruments).listing
     middle, tick = listing.reference_price(), listing.tick
     assert middle is not None
     for kind, width in _FLOATING_BANDS:
@@ -264,19 +272,19 @@ def _quantity_band(listing: Listing) -> SetQuantityBand:
 def _shock(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     """Publish news that moves a price, and start a burst of orders."""
     draws = operations.draws
-    desk = operations.desk()
-    if desk is None:
+    instrument = operations.instrument()
+    if instrument is None:
         return
     percent = draws.uniform(*operations._percent)
-    desk.shock(percent if draws.random() < 0.5 else -percent)
+    instrument.shock(percent if draws.random() < 0.5 else -percent)
     operations.pace.begin_burst(now_ns)
-    operations.crowd.heat(desk)
+    operations.crowd.heat(instrument)
     yield PublishNews(
         draws.choice(_HEADLINES),
         _SENTENCE * draws.randint(1, 30),
         "https://example.invalid/noticias" if draws.random() < 0.5 else "",
         draws.choice((NewsSource.MARKET_SURVEILLANCE, NewsSource.BOVESPA_COMPANIES_AGENCY)),
-        desk.security_id if draws.random() < 0.8 else None,
+        instrument.security_id if draws.random() < 0.8 else None,
         "pt",
         next(operations._news),
     )
@@ -309,16 +317,18 @@ def _preview_settlement(operations: MarketOperations, now_ns: int) -> Iterator[C
 
 def _traded(operations: MarketOperations) -> tuple[CrowdInstrument, int] | None:
     """Return a random instrument and one of its trades that can still be changed, or None."""
-    desks = [desk for desk in operations.desks() if desk.listing.trades]
-    if not desks:
+    instruments = [
+        instrument for instrument in operations.instruments() if instrument.listing.trades
+    ]
+    if not instruments:
         return None
-    desk = operations.draws.choice(desks)
-    listing = desk.listing
+    instrument = operations.draws.choice(instruments)
+    listing = instrument.listing
     trade_id = operations.draws.choice(list(listing.trades)[-50:])
     trade = listing.trades[trade_id].item
     # A trade of an earlier session no longer counts in the statistics, and is left unchanged.
     counted = listing.statistics.prices.get(trade.price, 0) >= trade.size
-    return (desk, trade_id) if counted else None
+    return (instrument, trade_id) if counted else None
 
 
 def _bust(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
@@ -330,9 +340,9 @@ def _bust(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
 def _amend(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     if (found := _traded(operations)) is not None:
-        desk, trade_id = found
-        size = desk.listing.trades[trade_id].item.size
-        yield AmendTrade(desk.security_id, trade_id, quantity=size + desk.lot)
+        instrument, trade_id = found
+        size = instrument.listing.trades[trade_id].item.size
+        yield AmendTrade(instrument.security_id, trade_id, quantity=size + instrument.lot)
 
 
 def _sub_types(market: Market, listing: Listing) -> list[TrdSubType | None]:
@@ -350,15 +360,15 @@ def _sub_types(market: Market, listing: Listing) -> list[TrdSubType | None]:
 
 def _enter_trade(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     draws = operations.draws
-    desk = operations.desk()
-    if desk is None:
+    instrument = operations.instrument()
+    if instrument is None:
         return
     late = draws.random() < 0.3
-    kind = draws.choice(_sub_types(operations.market, desk.listing))
+    kind = draws.choice(_sub_types(operations.market, instrument.listing))
     yield EnterTrade(
-        desk.security_id,
-        max(desk.fair, desk.least) * desk.tick,
-        desk.lot * draws.randint(1, 500),
+        instrument.security_id,
+        max(instrument.fair, instrument.least) * instrument.tick,
+        instrument.lot * draws.randint(1, 500),
         operations.firm(),
         operations.firm(),
         kind,
@@ -394,10 +404,10 @@ def _forward(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
 
 def _expel(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    desk = operations.desk()
-    if desk is None:
+    instrument = operations.instrument()
+    if instrument is None:
         return
-    for side in (desk.listing.bids, desk.listing.offers):
+    for side in (instrument.listing.bids, instrument.listing.offers):
         if side.keys and (order := side.levels[side.keys[0]].head) is not None:
             yield ExpelOrder(order.order_id)
             return
@@ -405,15 +415,17 @@ def _expel(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
 
 def _delete_side(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    if (desk := operations.quiet_desk()) is not None:
-        yield DeleteSide(desk.security_id, operations.draws.choice((OrderSide.BUY, OrderSide.SELL)))
+    if (instrument := operations.quiet_instrument()) is not None:
+        yield DeleteSide(
+            instrument.security_id, operations.draws.choice((OrderSide.BUY, OrderSide.SELL))
+        )
 
 
 def _pause(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
-    desk = operations.quiet_desk()
-    if desk is None:
+    instrument = operations.quiet_instrument()
+    if instrument is None:
         return
-    listing = desk.listing
+    listing = instrument.listing
     if listing.own_status is not None or listing.status != TradingStatus.OPEN:
         return
     length = int(operations.draws.uniform(0.2, 1.0) * _HALT_SHARE * operations._length_ns)
@@ -430,16 +442,16 @@ def _pause(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
 
 def _reset_book(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    if (desk := operations.quiet_desk()) is not None:
-        yield ResetBook(desk.security_id)
+    if (instrument := operations.quiet_instrument()) is not None:
+        yield ResetBook(instrument.security_id)
 
 
 def _define(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     """List a new instrument modeled on another one, change it later, and delist it."""
-    desk = operations.quiet_desk()
-    if desk is None:
+    instrument = operations.quiet_instrument()
+    if instrument is None:
         return
-    template = desk.listing.instrument
+    template = instrument.listing.instrument
     security_id = operations._next_security_id = operations._next_security_id + 1
     new = replace(
         template,
@@ -465,27 +477,33 @@ def _define(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
 
 def _adjust(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    desks = [desk for desk in operations.desks() if desk.listing.statistics.last is not None]
-    if desks:
-        listing = operations.draws.choice(desks).listing
+    instruments = [
+        instrument
+        for instrument in operations.instruments()
+        if instrument.listing.statistics.last is not None
+    ]
+    if instruments:
+        listing = operations.draws.choice(instruments).listing
         assert listing.statistics.last is not None
         yield AdjustLastTrade(listing.security_id, listing.statistics.last, listing.lot)
 
 
 def _implied(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    desks = [d for d in operations.crowd.desks if d.listing.instrument.implied_market_indicator]
-    if not desks:
+    instruments = [
+        d for d in operations.crowd.instruments if d.listing.instrument.implied_market_indicator
+    ]
+    if not instruments:
         return
-    desk = operations.draws.choice(desks)
+    instrument = operations.draws.choice(instruments)
     buy = operations.draws.random() < 0.5
-    price = desk.passive(buy, operations.draws.randint(0, 5))
-    if price is not None and desk.listing.status == TradingStatus.OPEN:
+    price = instrument.passive(buy, operations.draws.randint(0, 5))
+    if price is not None and instrument.listing.status == TradingStatus.OPEN:
         yield EnterImplied(
-            desk.security_id,
+            instrument.security_id,
             OrderSide.BUY if buy else OrderSide.SELL,
             price,
-            desk.lot * operations.draws.randint(1, 20),
+            instrument.lot * operations.draws.randint(1, 20),
         )
 
 

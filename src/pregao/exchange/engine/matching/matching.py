@@ -98,9 +98,9 @@ def match(
 ) -> None:
     """Trade an incoming order with the opposite side as far as its limit and the band allow.
 
-    ``most`` limits the quantity. Each trade is at the resting order's price. A fully displayed
-    order leaves the book when it is filled; an iceberg is queued again at the end of its level with
-    a new secondary order ID.
+    ``max_quantity`` limits the quantity. Each trade is at the resting order's price. A fully
+    displayed order leaves the book when it is filled; an iceberg is queued again at the end of its
+    level with a new secondary order ID.
     """
     opposite = listing.opposite(order.side)
     investor = order.investor_id

@@ -72,7 +72,7 @@ def prevent(
 ) -> SelfTradeAction:
     """Prevent an incoming order from trading with a resting one of its investor.
 
-    The deletion of a canceled resting order is appended to ``gone``; the caller handles the
+    The deletion of a canceled resting order is appended to ``removed``; the caller handles the
     incoming order.
     """
     if _ends_in_auction(listing, order, limit_key):

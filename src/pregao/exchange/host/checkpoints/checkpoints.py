@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
-_ROOMS: Final = ("exchange/engine", "exchange/host", "entrypoint", "sbe", "schemas")
+_PACKAGES: Final = ("exchange/engine", "exchange/host", "entrypoint", "sbe", "schemas")
 
 
 @cache
 def code_digest() -> str:
     """Return a digest of the Python version and the code that defines the state."""
     digest = hashlib.sha256(sys.version.encode())
-    for room in _ROOMS:
-        for path in sorted((_PACKAGE / room).rglob("*")):
+    for package in _PACKAGES:
+        for path in sorted((_PACKAGE / package).rglob("*")):
             if path.suffix in (".py", ".xml") and path.is_file():
                 digest.update(path.relative_to(_PACKAGE).as_posix().encode())
                 digest.update(path.read_bytes())
@@ -77,7 +77,7 @@ def resume(host: ExchangeHost, journal: Journal) -> JournalPosition | None:
 def state_of(host: ExchangeHost) -> HostState:
     """Return the complete state of an exchange."""
     market, engine_ns, unreported = host.engine.state()
-    requests, (orders, ended, forwards) = host.desk.state()
+    requests, (orders, ended, forwards) = host.request_router.state()
     return HostState(
         now_ns=host.now_ns,
         starts=host.starts,
@@ -116,8 +116,8 @@ def restore(host: ExchangeHost, state: HostState) -> bool:
         for field in fields(kept):
             setattr(session_state, field.name, getattr(kept, field.name))
     host.engine.restore((state.market, state.engine_ns, state.unreported))
-    host.desk = host.new_desk()
-    host.desk.restore((state.requests, (state.orders, state.ended, state.forwards)))
+    host.request_router = host.new_request_router()
+    host.request_router.restore((state.requests, (state.orders, state.ended, state.forwards)))
     host.load_start_settings(start_settings)
     for (number, session_id), throttle in state.throttles.items():
         session = host.gateways[number].get(session_id)

@@ -49,10 +49,10 @@ def dump_accounts(accounts: Iterable[SessionAccount]) -> dict[str, dict[str, Any
     return settings
 
 
-def load_accounts(sessions: Iterable[GatewaySession], told: Mapping[str, Any]) -> None:
+def load_accounts(sessions: Iterable[GatewaySession], settings: Mapping[str, Any]) -> None:
     """Apply journaled settings to sessions."""
     for session in sessions:
-        session_settings = told.get(str(session.session_id))
+        session_settings = settings.get(str(session.session_id))
         if session_settings is None:
             continue
         throttle = (

@@ -87,9 +87,9 @@ class ReplayedHost(BaseHost):
                 if not self._find_voids(chain([record], records)):
                     self.faults.skip_record(place, record.kind.name, error)
                 raise _ReplayAgainError from error
-            if len(self.desk.units) > 1000:
-                self.desk.units.clear()  # already published
-        self.desk.units.clear()
+            if len(self.request_router.units) > 1000:
+                self.request_router.units.clear()  # already published
+        self.request_router.units.clear()
         return count
 
     def _find_voids(self, records: Iterable[JournalRecord]) -> bool:
@@ -124,11 +124,11 @@ class ReplayedHost(BaseHost):
             case RecordKind.CANCEL:
                 self._cancel(record.session, record.body.decode(), now)
             case RecordKind.TIME:
-                self.desk.advance(now)
+                self.request_router.advance(now)
             case RecordKind.START:
                 self._started(parse_json(record.body))
             case RecordKind.RESTATE:
-                self.desk.apply(RestateOrders(record.session), now)
+                self.request_router.apply(RestateOrders(record.session), now)
             case RecordKind.HANDSHAKE:
                 pass
             case RecordKind.VOID:
@@ -164,20 +164,20 @@ class ReplayedHost(BaseHost):
 
     def _publish(self, now_ns: int) -> None:
         """Encode the events of the steps since the last call."""
-        desk = self.desk
-        if desk.units and self.publish is not None and not self._again:
-            units, desk.units = desk.units, []
+        request_router = self.request_router
+        if request_router.units and self.publish is not None and not self._again:
+            units, request_router.units = request_router.units, []
             self.publish(units, now_ns)
             self._units_before = 0
 
     def _publish_earlier(self, now_ns: int) -> None:
         """Encode the events of earlier steps, and drop those of the failed step."""
-        del self.desk.units[self._units_before :]
+        del self.request_router.units[self._units_before :]
         self._publish(now_ns)
 
     def _keep(self) -> None:
         """Keep the records and events of the last step."""
-        self._units_before = len(self.desk.units)
+        self._units_before = len(self.request_router.units)
         if self._journal is not None:
             self._mark = self._journal.mark()
 
@@ -191,11 +191,11 @@ class ReplayedHost(BaseHost):
 
         Without a journal there is no earlier state: the changes of the failed step remain.
         """
-        del self.desk.units[self._units_before :]
+        del self.request_router.units[self._units_before :]
         if self._journal is None:
             return
         self._forget()
-        units = self.desk.units
+        units = self.request_router.units
         sessions = [each for gateway in self.gateways.values() for each in gateway]
         connections = [each.connection for each in sessions]
         try:
@@ -211,7 +211,7 @@ class ReplayedHost(BaseHost):
         finally:
             for each, connection in zip(sessions, connections, strict=True):
                 each.connection = connection
-        self.desk.units = units
+        self.request_router.units = units
         for gateway in self.gateways.values():
             gateway.restored()
         for each, connection in zip(sessions, connections, strict=True):

@@ -10,7 +10,7 @@ from pregao.errors import EncodeError, SchemaError
 from pregao.exchange.engine.model.enums import SecurityUpdateAction
 from pregao.exchange.engine.model.instruments import Instrument, MaturityMonthYear
 from pregao.exchange.publisher.encoding.fields import known_fields, rescale, template
-from pregao.exchange.publisher.packet_writer import ROOM
+from pregao.exchange.publisher.packet_writer import MAX_MESSAGE
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.value_specs import ValueSpec, readings
 
@@ -56,10 +56,10 @@ class DefinitionEncoder:
             message = self._codec.encode(present)
         except EncodeError as error:
             raise EncodeError(f"definition of {instrument.symbol}: {error}") from None
-        if len(message) > ROOM:
+        if len(message) > MAX_MESSAGE:
             raise EncodeError(
                 f"definition of {instrument.symbol} has {len(message)} bytes, and a packet fits "
-                f"at most {ROOM}: reduce its legs or underlyings"
+                f"at most {MAX_MESSAGE}: reduce its legs or underlyings"
             )
         return message
 

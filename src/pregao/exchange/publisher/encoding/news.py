@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pregao.errors import EncodeError, SchemaError
 from pregao.exchange.engine.model.events import News
 from pregao.exchange.publisher.encoding.fields import FLAGS, template
-from pregao.exchange.publisher.packet_writer import ROOM
+from pregao.exchange.publisher.packet_writer import MAX_MESSAGE
 from pregao.sbe.codec import SchemaCodec
 
 _MAX_PARTS = 0xFFFF
@@ -44,7 +44,7 @@ class NewsEncoder:
             "uRLLink": news.url,
             FLAGS: flags,
         }
-        text_size = ROOM - len(self._codec.encode(values))
+        text_size = MAX_MESSAGE - len(self._codec.encode(values))
         if text_size < _MIN_TEXT:
             raise EncodeError(
                 f"headline and URL of a news item are {_MIN_TEXT - text_size} bytes too long: "
