@@ -182,7 +182,7 @@ class Timeline:
             if since is not None and before[1]["from_ns"] is not None:
                 since = max(since, before[1]["from_ns"])
             before[1]["until_ns"] = since
-        row = self._begin(subject, since, _message_reader(message))
+        row = self._begin(subject, since, _source(message))
         row["new_session"] = begins
         for name in ("event", *MESSAGE_KEY):
             row[name] = getattr(message, name)
@@ -211,9 +211,9 @@ class Timeline:
         return row
 
 
-def _message_reader(told: StatusMessage) -> str:
-    kind = "phase" if told.security_id is None else "state"
-    return f"snapshot {kind}" if told.snapshot else kind
+def _source(message: StatusMessage) -> str:
+    kind = "phase" if message.security_id is None else "state"
+    return f"snapshot {kind}" if message.snapshot else kind
 
 
 def timeline(
@@ -236,14 +236,16 @@ def timeline(
             remove = partial(line.remove_instrument, member.security_id, member.removed_ns)
             steps.append((member.removed_at, 1, member.removed_ns, remove))
     snapshots: list[StatusMessage] = []
-    for told in messages:
-        if told.security_id is None and told.security_group is None:
+    for message in messages:
+        if message.security_id is None and message.security_group is None:
             continue  # its block was too short to name its subject
-        if told.snapshot:
-            snapshots.append(told)
-        elif told.event_key is not None:  # without a packet number it has no order
-            steps.append((told.event_key, 2, told.sending_time_ns, partial(line.apply, told)))
-    snapshots.sort(key=lambda told: -told.sending_time_ns)
+        if message.snapshot:
+            snapshots.append(message)
+        elif message.event_key is not None:  # without a packet number it has no order
+            steps.append(
+                (message.event_key, 2, message.sending_time_ns, partial(line.apply, message))
+            )
+    snapshots.sort(key=lambda message: -message.sending_time_ns)
     for _, _, time_ns, step in sorted(steps, key=lambda step: step[:2]):
         while snapshots and time_ns is not None and snapshots[-1].sending_time_ns <= time_ns:
             line.apply(snapshots.pop())

@@ -43,7 +43,7 @@ class SequenceRestart:
 
 
 def find_restarts(
-    sending_ns: Int64Array, numbers: Int64Array, told_ns: Iterable[int]
+    sending_ns: Int64Array, numbers: Int64Array, resets_ns: Iterable[int]
 ) -> tuple[SequenceRestart, ...]:
     """Return the restarts of numbers: at resets, and where numbers decrease without a reset.
 
@@ -53,7 +53,7 @@ def find_restarts(
     times, values = sending_ns[order], numbers[order]
     found: list[SequenceRestart] = []
     start = 0
-    resets = sorted(set(told_ns))
+    resets = sorted(set(resets_ns))
     while start < len(values):
         reached = np.maximum.accumulate(values[start:])
         falls = np.flatnonzero(values[start + 1 :] < reached[:-1])

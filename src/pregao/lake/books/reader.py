@@ -81,7 +81,9 @@ class RowGroupFile(Protocol):
     def group_rows(self) -> Int64Array:
         """Number of rows of each row group."""
 
-    def bounds(self, name: str, least: int, max_length: int) -> tuple[Int64Array, Int64Array]:
+    def bounds(
+        self, name: str, default_min: int, default_max: int
+    ) -> tuple[Int64Array, Int64Array]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
@@ -131,7 +133,7 @@ class _ArrowFile:
     """File read by pyarrow."""
 
     def __init__(self, location: Location, texts: Collection[str]) -> None:
-        self._place = location
+        self._location = location
         self._metadata = pq.read_metadata(location.path, filesystem=location.filesystem)
         self._leaves: list[str] = self._metadata.schema.names
         self.names: Sequence[str] = self._metadata.schema.to_arrow_schema().names
@@ -142,11 +144,13 @@ class _ArrowFile:
         self.group_rows = np.array([group.num_rows for group in groups], np.int64)
         self._bounds: dict[str, list[tuple[int, int] | None]] = {}
 
-    def bounds(self, name: str, least: int, max_length: int) -> tuple[Int64Array, Int64Array]:
+    def bounds(
+        self, name: str, default_min: int, default_max: int
+    ) -> tuple[Int64Array, Int64Array]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
         if name not in self._bounds:
             self._bounds[name] = [self._bound(at, name) for at in range(len(self.group_rows))]
-        found = [bound or (least, max_length) for bound in self._bounds[name]]
+        found = [bound or (default_min, default_max) for bound in self._bounds[name]]
         low, high = np.array(found, np.int64).reshape(-1, 2).T
         return low, high
 
@@ -162,7 +166,7 @@ class _ArrowFile:
         """Return columns of some row groups."""
         texts = [path for path in self._texts if path.partition(".")[0] in names]
         flat = [path for path in texts if "." not in path]
-        if len(flat) < len(texts) and self._place.is_local:
+        if len(flat) < len(texts) and self._location.is_local:
             try:
                 # pyarrow reads dictionaries in lists only from one row group at a time.
                 return ArrowRows(self._read([[group] for group in groups], names, texts))
@@ -171,7 +175,7 @@ class _ArrowFile:
         return ArrowRows(self._read([list(groups)], names, flat))
 
     def _read(self, batches: list[list[int]], names: Sequence[str], texts: list[str]) -> Any:
-        location, columns = self._place, list(names)
+        location, columns = self._location, list(names)
         with pq.ParquetFile(
             location.path,
             filesystem=location.filesystem,
@@ -195,15 +199,17 @@ class _OwnFile:
     """File written by our own writer."""
 
     def __init__(self, location: Location, texts: Collection[str], flat: Any) -> None:
-        self._place = location
+        self._location = location
         self._texts = texts
         self._flat = flat
         self.names: Sequence[str] = flat.names
         self.group_rows: Int64Array = flat.group_rows
 
-    def bounds(self, name: str, least: int, max_length: int) -> tuple[Int64Array, Int64Array]:
+    def bounds(
+        self, name: str, default_min: int, default_max: int
+    ) -> tuple[Int64Array, Int64Array]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
-        found: tuple[Int64Array, Int64Array] = self._flat.bounds(name, least, max_length)
+        found: tuple[Int64Array, Int64Array] = self._flat.bounds(name, default_min, default_max)
         return found
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
@@ -211,7 +217,7 @@ class _OwnFile:
         rows: FlatRows | None = self._flat.read(groups, names, NULL)
         if rows is None:
             # It is damaged or has another format: pyarrow reads it or raises.
-            return _ArrowFile(self._place, self._texts).read(groups, names)
+            return _ArrowFile(self._location, self._texts).read(groups, names)
         return rows
 
 
@@ -428,16 +434,16 @@ class InputReader:
         columns: Sequence[str],
         part: SecurityRange | None,
         serials: Serials | None,
-        max_serial: int | None = None,
+        max_rows: int | None = None,
     ) -> Iterator[tuple[FileRows, list[str]]]:
-        """Yield the rows of each file that has some, about `most` at a time, and which of the
-        columns it has.
+        """Yield the rows of each file that has some, about `max_rows` at a time, and which of
+        the columns it has.
         """
         for file in self.inputs.files.get(template, ()):
             if part is None or file.touches(part.first, part.last):
                 opened = self._open(template, file)
                 there = [name for name in columns if name in opened.names]
-                for rows in self._read_file(opened, there, part, serials, max_serial):
+                for rows in self._read_file(opened, there, part, serials, max_rows):
                     if rows.count:
                         yield rows, there
 
@@ -493,25 +499,25 @@ class InputReader:
         columns: Sequence[str],
         part: SecurityRange | None,
         serials: Serials | None,
-        max_serial: int | None,
+        max_rows: int | None,
     ) -> Iterator[FileRows]:
         filters = ["channel"] if part is None else ["channel", "security_id"]
         if serials is not None:
             filters += ["sequence_version", "sequence_number"]
         groups, whole = _chosen(opened, self.inputs.channel, part, serials)
         names = columns if whole else list(dict.fromkeys([*columns, *filters]))
-        for own in _together(groups, opened.group_rows, max_serial):
+        for own in _together(groups, opened.group_rows, max_rows):
             rows = opened.read(own, names)
             yield rows if whole else _filtered(rows, self.inputs.channel, part, serials)
 
 
-def _together(groups: list[int], rows: Int64Array, max_serial: int | None) -> Iterator[list[int]]:
-    """Yield row groups in runs of about `most` rows; None for all in one run."""
-    if max_serial is None:
+def _together(groups: list[int], rows: Int64Array, max_rows: int | None) -> Iterator[list[int]]:
+    """Yield row groups in runs of about `max_rows` rows; None for all in one run."""
+    if max_rows is None:
         if groups:
             yield groups
         return
-    which = (np.cumsum(rows[groups]) - 1) // max_serial
+    which = (np.cumsum(rows[groups]) - 1) // max_rows
     for _, own in groupby(zip(which.tolist(), groups, strict=True), key=itemgetter(0)):
         yield [group for _, group in own]
 

@@ -62,7 +62,7 @@ def book_rows(
     reasons: dict[int, str],
 ) -> Any:
     """Return the rows of `books`; the counters are by instrument."""
-    version, number = packet_of(origins.place, day.base)
+    version, number = packet_of(origins.message_serial, day.base)
     rows = []
     for rank, security in enumerate(origins.securities.tolist()):
         state = State(int(counts.state[rank]))
@@ -197,14 +197,14 @@ def message_columns(
 class TickBuffer:
     """Buffer for the ticks of a row group, filled in smaller pieces; levels as columns."""
 
-    def __init__(self, room: int, depth: int) -> None:
+    def __init__(self, capacity: int, depth: int) -> None:
         self.depth = depth
-        self.room = room
+        self.capacity = capacity
         self._count = 0
-        self._row, self._event, self._instrument = (np.empty(room, np.int64) for _ in range(3))
-        self._state = np.empty(room, np.uint8)
-        self._price, self._size = (np.empty((2, depth, room), np.int64) for _ in range(2))
-        self._orders = np.empty((2, depth, room), np.int32)
+        self._row, self._event, self._instrument = (np.empty(capacity, np.int64) for _ in range(3))
+        self._state = np.empty(capacity, np.uint8)
+        self._price, self._size = (np.empty((2, depth, capacity), np.int64) for _ in range(2))
+        self._orders = np.empty((2, depth, capacity), np.int32)
 
     def __len__(self) -> int:
         """Number of buffered ticks."""
@@ -213,7 +213,7 @@ class TickBuffer:
     @property
     def full(self) -> bool:
         """Whether the buffer is full."""
-        return self._count == self.room
+        return self._count == self.capacity
 
     @property
     def row(self) -> Int64Array:
@@ -237,7 +237,7 @@ class TickBuffer:
 
     def fill(self, ticks: TickColumns, begin: int) -> int:
         """Copy ticks from `begin` on up to the capacity. Returns their number."""
-        count = min(len(ticks) - begin, self.room - self._count)
+        count = min(len(ticks) - begin, self.capacity - self._count)
         into, of = slice(self._count, self._count + count), slice(begin, begin + count)
         self._row[into] = ticks.row[of]
         self._event[into] = ticks.event[of]

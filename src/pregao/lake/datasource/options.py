@@ -34,7 +34,7 @@ OPTIONS = (
 _SIZE = re.compile(r"(\d{1,18})\s*([kmg]?)i?b?", re.ASCII)
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
-_LARGEST = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 _MAX_DIGITS = 100
 
 QUIET_NS = 5 * SECOND
@@ -173,7 +173,7 @@ def _moment(text: str | None, option: str) -> int | None:
 def _count(text: str | None, option: str) -> int | None:
     if text is None:
         return None
-    if not _is_whole(text.strip(), _LARGEST) or int(text) == 0:
+    if not _is_whole(text.strip(), _MAX_INT64) or int(text) == 0:
         raise UsageError(f"The option {option} must be a number of at least 1, was {text!r}.")
     return int(text)
 
@@ -184,7 +184,7 @@ def parse_size(text: str | None, option: str) -> int | None:
         return None
     matched = _SIZE.fullmatch(text.strip().lower())
     size = int(matched.group(1)) * _SIZES[matched.group(2)] if matched else 0
-    if not 0 < size <= _LARGEST:
+    if not 0 < size <= _MAX_INT64:
         raise UsageError(f"{option} must be a size such as 64m or 1g, was {text!r}.")
     return size
 

@@ -228,16 +228,16 @@ class _Waiting:
         )
 
 
-def _limit(waiting: list[_Waiting], maximum: int) -> None:
-    """End the files at a common time, before which they have about `most` bytes."""
-    if sum(each.end - each.begin for each in waiting) <= maximum:
+def _limit(waiting: list[_Waiting], max_bytes: int) -> None:
+    """End the files at a common time, before which they have about `max_bytes` bytes."""
+    if sum(each.end - each.begin for each in waiting) <= max_bytes:
         return
     wholes = [each for each in waiting if each.file.whole]
     plain = [each for each in waiting if not each.file.whole]
-    left = maximum
+    left = max_bytes
     for each in wholes:
         size = each.end - each.begin
-        if size > left and left < maximum:
+        if size > left and left < max_bytes:
             each.end = each.begin
         else:
             left -= size  # the first is always read
@@ -262,7 +262,7 @@ def _limit(waiting: list[_Waiting], maximum: int) -> None:
 
 
 def _time_of(plain: list[_Waiting], max_bytes: int) -> int:
-    """Return the time before which the files have about `most` bytes, by estimates."""
+    """Return the time before which the files have about `max_bytes` bytes, by estimates."""
     low = min(each.knots[0][0] for each in plain)
     high = max(each.knots[-1][0] for each in plain)
     while high - low > 1:

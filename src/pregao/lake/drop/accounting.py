@@ -158,7 +158,7 @@ def rest_of(
     partly: Mapping[str, int],
     counts: Counts,
 ) -> list[dict[str, Any]]:
-    """Return the remaining rows of an ingest, without the captures that are ``gone``.
+    """Return the remaining rows of an ingest, without the ``dropped`` captures.
 
     ``partly`` has the number of dropped packets by capture. A capture dropped in part loses its
     identity, so that it can be ingested again.
@@ -233,7 +233,7 @@ def drop_row(
 ) -> dict[str, Any]:
     """Return the record of a drop, in the form of an ingest without packets.
 
-    ``captures`` may be ingested again; ``places`` has the number of changes by channel day.
+    ``captures`` may be ingested again; ``channel_days`` has the number of changes by channel day.
     """
     nothing = {
         "packets": dict.fromkeys(("decoded", "duplicate", "rejected", "filtered"), 0),

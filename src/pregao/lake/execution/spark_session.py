@@ -416,8 +416,8 @@ def _launch(settings: Mapping[str, str]) -> None:
 
     reading, writing = os.pipe()
     started = threading.Event()
-    pump = threading.Thread(target=_pump, args=(reading, started), daemon=True)
-    pump.start()
+    copier = threading.Thread(target=_copy_errors, args=(reading, started), daemon=True)
+    copier.start()
     try:
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         launch: Any = java_gateway.launch_gateway
@@ -431,7 +431,7 @@ def _launch(settings: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
-def _pump(reading: int, started: threading.Event) -> None:
+def _copy_errors(reading: int, started: threading.Event) -> None:
     """Keep the last lines of Java's standard error, and forward it once Java runs.
 
     Earlier lines are noise, or the reason why it does not start, which the error reports.

@@ -101,21 +101,21 @@ def halts(rows: Iterable[Mapping[str, Any]]) -> list[Halt]:
     found: list[Halt] = []
     trading, halted = False, False
 
-    def tell(row: Mapping[str, Any], value: int) -> None:
+    def add(row: Mapping[str, Any], value: int) -> None:
         found.append(Halt(_event_key(row), row["from_ns"], value))
 
     for row in rows:
         if row["trades_continuously"]:
             if halted:
-                tell(row, TRADING)
+                add(row, TRADING)
             trading, halted = True, False
         elif row["status"] in _ENDS:
             trading, halted = False, False
         elif trading or halted:
             if trading:
-                tell(row, HALTED)
+                add(row, HALTED)
             if row["status"] == _CALL:
-                tell(row, QUOTING)
+                add(row, QUOTING)
             trading, halted = False, True
     return found
 

@@ -8,13 +8,13 @@ from pregao._njit import load_i64, njit
 
 
 @njit
-def pack_payloads(buffer, offsets, lengths, places, out):
+def pack_payloads(buffer, offsets, lengths, targets, out):
     """Copy payloads to their offsets in another buffer."""
     for p in range(np.uint64(len(offsets))):
         source = offsets[p]
-        place = places[p]
+        target = targets[p]
         for k in range(np.uint64(lengths[p])):
-            out[np.uint64(place) + k] = buffer[np.uint64(source) + k]
+            out[np.uint64(target) + k] = buffer[np.uint64(source) + k]
 
 
 @njit
@@ -75,8 +75,8 @@ def label_values(values, slots, known, labels):
 @njit
 def sort_by_rank(labels, ranks, starts, order):
     """Sort the indexes of values by rank, stably."""
-    places = starts.copy()
+    targets = starts.copy()
     for m in range(np.uint64(len(labels))):
         rank = ranks[labels[m]]
-        order[places[rank]] = m
-        places[rank] += 1
+        order[targets[rank]] = m
+        targets[rank] += 1

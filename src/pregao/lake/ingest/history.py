@@ -226,9 +226,9 @@ def guard(channel_day: str, generation: int) -> str:
     return f"incremental {channel_day} {generation}"
 
 
-def channel_day_key(protocol: str, place: str) -> str:
+def channel_day_key(protocol: str, channel_day_version: str) -> str:
     """Return the name of a channel day, to guard it against concurrent changes by two units."""
-    own = place.rpartition("/")[0]
+    own = channel_day_version.rpartition("/")[0]
     return own if protocol == first_protocol().name else f"{protocol}/{own}"
 
 

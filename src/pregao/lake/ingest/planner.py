@@ -329,12 +329,16 @@ def _cut_at(
 
 
 def _keys_after(
-    location: Location, place: int, wanted: set[int], protocol: IngestProtocol, of_feeds: set[str]
+    location: Location,
+    position: int,
+    wanted: set[int],
+    protocol: IngestProtocol,
+    of_feeds: set[str],
 ) -> dict[int, PacketKey]:
     """Return the first key of each channel after a position; a heartbeat announces one too."""
     found: dict[int, PacketKey] = {}
     read = 0
-    with protocol.read(location.source, place, None, 256 * 1024) as reader:
+    with protocol.read(location.source, position, None, 256 * 1024) as reader:
         for block in reader:
             names = [protocol.flow_name(flow) for flow in reader.flows]
             rows = np.flatnonzero(np.array([name in of_feeds for name in names])[block.flow])

@@ -270,9 +270,9 @@ def timed_keys(numbers: Int64Array, sending_time_ns: Int64Array, time_ns: Int64A
     return timed_keys
 
 
-def timed_key(place: int) -> PacketKey:
+def timed_key(value: int) -> PacketKey:
     """Convert one of `timed_keys` to a packet key with the second instead of the version."""
-    return PacketKey(place >> _NUMBER_BITS, place & ((1 << _NUMBER_BITS) - 1))
+    return PacketKey(value >> _NUMBER_BITS, value & ((1 << _NUMBER_BITS) - 1))
 
 
 def bound_of(packet_key: PacketKey, base: int) -> int:

@@ -95,7 +95,7 @@ class IntentRegister:
 
     def __init__(self, lake: Location, table: LakeTable) -> None:
         self.table = table
-        self._place = lake.join(NAME)
+        self._location = lake.join(NAME)
         actions = visible_files(table)
         self.files: list[dict[str, Any]] = actions.to_pylist() if actions.num_rows else []
         self._single = {
@@ -173,7 +173,7 @@ class IntentRegister:
         """Whether a merged file has rows of a unit."""
         if not one["min.unit_id"] <= unit.unit_id <= one["max.unit_id"]:
             return False
-        with self._place.join(one["path"]).open_input() as opened:
+        with self._location.join(one["path"]).open_input() as opened:
             file = pq.ParquetFile(opened, read_dictionary=["unit_id"])
             names = file.read(columns=["unit_id"], use_threads=False)["unit_id"]
         return any(unit.unit_id in chunk.dictionary.to_pylist() for chunk in names.chunks)
@@ -185,7 +185,7 @@ class IntentRegister:
     ) -> Iterator[Any]:
         """Read captures and units of files, from row groups that may have matching captures."""
         for one in files:
-            with self._place.join(one["path"]).open_input() as opened:
+            with self._location.join(one["path"]).open_input() as opened:
                 file = pq.ParquetFile(opened)
                 column = file.metadata.schema.names.index("capture_id")
                 groups = []
@@ -220,7 +220,10 @@ def is_retired(lake: Location, unit_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class IntentResult:
-    """Result of declaring an intent: ``fresh`` if by this call; ``taken`` if it was rejected."""
+    """Result of declaring an intent: ``fresh`` if by this call.
+
+    If it was rejected, ``claimed`` has the captures that other units have claimed, with the units.
+    """
 
     fresh: bool
     claimed: dict[str, str] = field(default_factory=dict)

@@ -182,7 +182,7 @@ class LakeStore:
     def captures(self) -> dict[str, str]:
         """Return all claimed captures, of complete and incomplete units: content ID → unit ID.
 
-        Reads all intents; `taken` and `claimed_with_prefix` read only what they need.
+        Reads all intents; `claimed` and `claimed_with_prefix` read only what they need.
         """
         register = intent_log.open_register(self.location)
         return {} if register is None else register.all()

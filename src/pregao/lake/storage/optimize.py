@@ -182,7 +182,7 @@ def cut(
 
 
 def spans(pieces: Sequence[FileSlice], max_rows: int) -> Iterator[list[FileSlice]]:
-    """Yield groups of consecutive pieces with at most ``most`` rows, to be read in one pass."""
+    """Yield groups of consecutive pieces with at most ``max_rows`` rows, to be read in one pass."""
     span: list[FileSlice] = []
     for piece in pieces:
         alone = piece.part is not None or (span and span[-1].part is not None)
@@ -314,7 +314,7 @@ class _Group:
         layout: TableLayout,
     ) -> None:
         self._name = name
-        self._place = lake.table_location(name)
+        self._location = lake.table_location(name)
         self._declared = arrow_schema(table)
         self._files = files
         self._layout = layout
@@ -325,15 +325,15 @@ class _Group:
         written: list[NewFile] = []
         old = [file.path for file in self._files]
         for rows in self._parted(size, limits):
-            written.append(rewrite(self._place, old, rows, day, self._declared))
+            written.append(rewrite(self._location, old, rows, day, self._declared))
         removals = [
             remove_action(old.path, old.size, day, data_change=False) for old in self._files
         ]
         adds = [add_action(file, data_change=False) for file in written]
-        if not replace_files(self._place, removals, adds):
+        if not replace_files(self._location, removals, adds):
             # Another process has compacted these files first.
             for file in written:
-                self._place.join(file.path).delete()
+                self._location.join(file.path).delete()
             return None
         return CompactionResult(
             self._name,
@@ -371,7 +371,7 @@ class _Group:
         return rows.sort_by([(name, "ascending") for name in self._layout.order])
 
     def _column(self, file: SmallFile, name: str) -> Any:
-        location = self._place.join(file.path)
+        location = self._location.join(file.path)
         with pq.ParquetFile(location.path, filesystem=location.filesystem) as opened:
             return opened.read(columns=[name], use_threads=False)[name]
 
@@ -385,7 +385,7 @@ class _Group:
         # Imported lazily: it imports pandas, which commands that only read do not need.
         import pyarrow.dataset as ds
 
-        location: Location = self._place
+        location: Location = self._location
         fields = [field for field in self._declared if field.name != DATE]
         dataset = ds.dataset(
             [location.join(file.path).path for file in self._files if _touches(file, piece)],

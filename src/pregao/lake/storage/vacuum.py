@@ -100,8 +100,8 @@ def _retired(lake: LakeStore, name: str, cutoff: int, links: list[str]) -> list[
     entries = list(_old_entries(lake, name, _ALL_NS, links))
     if any(entry.modified_ns >= cutoff for entry in entries):
         return []
-    place = lake.table_location(name)
-    log = [entry for entry in entries if entry.location.relative_to(place).startswith(f"{LOG}/")]
+    location = lake.table_location(name)
+    log = [entry for entry in entries if entry.location.relative_to(location).startswith(f"{LOG}/")]
     return log + [entry for entry in entries if _OURS.fullmatch(entry.name) and entry not in log]
 
 
@@ -162,5 +162,5 @@ def _shown_since(location: Location, cutoff: int) -> set[str]:
     return _paths(location, removed)
 
 
-def _paths(place: Location, paths: Iterable[str]) -> set[str]:
-    return {place.join(path).uri for path in paths}
+def _paths(location: Location, paths: Iterable[str]) -> set[str]:
+    return {location.join(path).uri for path in paths}

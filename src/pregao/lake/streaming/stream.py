@@ -48,7 +48,7 @@ class StreamPace:
 def follow_locally(
     ingest: StreamIngest,
     pace: StreamPace,
-    told: OnReport,
+    on_report: OnReport,
     ending: Callable[[], bool] = lambda: False,
 ) -> None:
     """Follow the files in this process, without Spark; ends after one pass if `once` is set.
@@ -63,7 +63,7 @@ def follow_locally(
         later = next_offset(offset, available, max_bytes=pace.max_bytes, until_ns=until)
         if later != offset:
             for report in ingest.take(ranges_between(ingest.files, offset, later)):
-                told(report)
+                on_report(report)
             offset = later
             continue
         if once:

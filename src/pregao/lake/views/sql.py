@@ -59,7 +59,7 @@ SPARK = SqlDialect(
 def select_text(
     view: View, dialect: SqlDialect, table_reference: Callable[[str], str] | None = None
 ) -> str:
-    """Return the query of a view; ``place`` maps table names to SQL (default: quoted names)."""
+    """Return the query of a view; ``table_reference`` maps table names to SQL."""
     named = table_reference or dialect.name
     columns = ",\n  ".join(
         f"{_value(column, dialect)} AS {dialect.name(column.name)}" for column in view.columns

@@ -9,7 +9,7 @@ import numpy as np
 
 from pregao._njit import njit, part, store_u64
 from pregao.lake.storage.fast_parquet._kernels import (
-    HEADER_ROOM,
+    HEADER_CAPACITY,
     bits_of,
     finish_page,
     put_bytes,
@@ -48,23 +48,23 @@ from pregao.lake.storage.fast_parquet.columns import (
 
 
 @part
-def label(values, low, high, most, slots, known, labels):
-    """Label values in order of first appearance; return their number, -1 if more than ``most``.
+def label(values, low, high, max_labels, slots, known, labels):
+    """Label values in order of first appearance; return their number, -1 above ``max_labels``.
 
     Entries of ``slots`` from earlier columns are below a stamp that increases with each call (the
     last element), so that the table need not be cleared.
     """
-    room = len(slots) - 1
-    slots[room] += 1
-    stamp = slots[room] << 32
+    capacity = len(slots) - 1
+    slots[capacity] += 1
+    stamp = slots[capacity] << 32
     found = 0
-    if np.uint64(high - low) < np.uint64(room):
+    if np.uint64(high - low) < np.uint64(capacity):
         for place in range(np.uint64(len(values))):
             value = values[place]
             slot = np.uint64(value - low)
             entry = slots[slot]
             if entry < stamp:
-                if found == most:
+                if found == max_labels:
                     return -1
                 entry = stamp + found
                 slots[slot] = entry
@@ -72,7 +72,7 @@ def label(values, low, high, most, slots, known, labels):
                 found += 1
             labels[place] = entry - stamp
         return found
-    mask = np.uint64(room - 1)
+    mask = np.uint64(capacity - 1)
     for place in range(np.uint64(len(values))):
         value = values[place]
         slot = (np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40) & mask
@@ -81,7 +81,7 @@ def label(values, low, high, most, slots, known, labels):
             slot = (slot + np.uint64(1)) & mask
             entry = slots[slot]
         if entry < stamp:
-            if found == most:
+            if found == max_labels:
                 return -1
             entry = stamp + found
             slots[slot] = entry
@@ -111,7 +111,7 @@ def take_there(values, validity, offset, first, rows, dense, pages):
 @part
 def put_dictionary(known, found, kind, texts, starts, out, at):
     """Write the dictionary page of a column."""
-    body = at + HEADER_ROOM
+    body = at + HEADER_CAPACITY
     end = body
     for number in range(found):
         value = known[number]
@@ -165,8 +165,8 @@ def encode_chunk(
             known[0] = lowest
         else:
             # Values that rarely repeat are smaller with delta encoding.
-            most = there if kind == TEXT else there // 2 + 8
-            found = label(own, lowest, highest, most, slots, known, labels)
+            max_labels = there if kind == TEXT else there // 2 + 8
+            found = label(own, lowest, highest, max_labels, slots, known, labels)
             # The last group of eight is packed in full, and readers read all of it.
             labels[there : there + 8] = 0
         if found < 0:
@@ -182,7 +182,7 @@ def encode_chunk(
         row = page * PAGE_ROWS
         page_rows = min(rows - row, PAGE_ROWS)
         nulls = page_rows - (end - begin)
-        body = at + HEADER_ROOM
+        body = at + HEADER_CAPACITY
         stop = body
         if nullable:
             stop = put_presence(validity, offset + row, page_rows, nulls, out, stop)

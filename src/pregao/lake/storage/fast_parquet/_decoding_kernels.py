@@ -121,9 +121,9 @@ def read_differences(data, at, end, count, narrow, out, first):
     """Decode delta-encoded values; return whether all were read."""
     block, at = read_varint(data, at, end)
     quarters, at = read_varint(data, at, end)
-    told, at = read_varint(data, at, end)
+    stored_count, at = read_varint(data, at, end)
     number, at = read_varint(data, at, end)
-    if at > end or block != BLOCK or quarters != BLOCK // QUARTER or told != count:
+    if at > end or block != BLOCK or quarters != BLOCK // QUARTER or stored_count != count:
         return False
     widest = 32 if narrow else 64
     if narrow and (number < 0 or number > MAX_SMALL):

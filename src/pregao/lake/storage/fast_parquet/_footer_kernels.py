@@ -89,7 +89,7 @@ def read_record(data, at, end, found):
     depth = 0
     member = np.int64(0)
     while at < end:
-        told = False
+        recorded = False
         if kinds[depth] == STRUCT and left[depth] == 0:
             head = np.int64(data[at])
             at += 1
@@ -111,13 +111,13 @@ def read_record(data, at, end, found):
                     member = number
             elif depth == 0:
                 member += step
-            told = depth == 0 and 0 < member < MAX_MEMBERS
-            if told:
+            recorded = depth == 0 and 0 < member < MAX_MEMBERS
+            if recorded:
                 if found[MAX_MEMBERS + member]:
                     return BROKEN
                 found[MAX_MEMBERS + member] = kind
             if kind <= FALSE:
-                if told:
+                if recorded:
                     found[member] = FALSE - kind
                 continue
         else:
@@ -127,7 +127,7 @@ def read_record(data, at, end, found):
                 depth -= 1
                 continue
             kind = kinds[depth]
-        if told:
+        if recorded:
             found[member] = at
         if kind <= BYTE:
             at += 1
@@ -135,7 +135,7 @@ def read_record(data, at, end, found):
             number, at = read_varint(data, at, end)
             if number < 0 or (kind < NUMBER and number > MAX_SMALL):
                 return BROKEN
-            if told:
+            if recorded:
                 found[member] = signed(number)
         elif kind == DOUBLE:
             at += 8
@@ -220,7 +220,7 @@ def read_row_groups(data, at, end, groups, chunks):
     group = np.empty(RECORD_FACTS, np.int64)
     column = np.empty(RECORD_FACTS, np.int64)
     inner = np.empty(RECORD_FACTS, np.int64)
-    told = np.empty(RECORD_FACTS, np.int64)
+    statistics = np.empty(RECORD_FACTS, np.int64)
     count, at = read_records(data, at, end)
     if count != len(groups):
         return False
@@ -255,14 +255,17 @@ def read_row_groups(data, at, end, groups, chunks):
             chunk[KNOWN_BYTES] = inner[7]
             chunk[KNOWN_NULLS], chunk[KNOWN_BOUNDED] = -1, 0
             if inner[12] >= 0:
-                if not has(inner, 12, STRUCT) or read_record(data, inner[12], place, told) < 0:
+                if (
+                    not has(inner, 12, STRUCT)
+                    or read_record(data, inner[12], place, statistics) < 0
+                ):
                     return False
-                if has(told, 3, NUMBER):
-                    chunk[KNOWN_NULLS] = told[3]
-                if has(told, 5, BINARY) and has(told, 6, BINARY):
+                if has(statistics, 3, NUMBER):
+                    chunk[KNOWN_NULLS] = statistics[3]
+                if has(statistics, 5, BINARY) and has(statistics, 6, BINARY):
                     narrow = inner[1] == INT32
-                    chunk[KNOWN_LOW], low = read_bound(data, told[6], place, narrow)
-                    chunk[KNOWN_HIGH], high = read_bound(data, told[5], place, narrow)
+                    chunk[KNOWN_LOW], low = read_bound(data, statistics[6], place, narrow)
+                    chunk[KNOWN_HIGH], high = read_bound(data, statistics[5], place, narrow)
                     chunk[KNOWN_BOUNDED] = low and high
     return True
 

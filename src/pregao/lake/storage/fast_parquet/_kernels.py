@@ -12,7 +12,7 @@ from pregao._njit import load_u64, part, store_u64
 from pregao.lake.storage.fast_parquet.columns import BLOCK, DATA_PAGE, RLE, SMALL_NUMBER, STRUCT
 
 QUARTER = 32
-HEADER_ROOM = 64
+HEADER_CAPACITY = 64
 """Maximum bytes of a page header."""
 MAX_GROUPS = 63
 """Maximum groups of eight in a bit-packed run, so that its header fits into one byte."""
@@ -99,23 +99,23 @@ def put_differences(values, first, count, narrow, work, out, at):
     at = put_signed(out, at, values[first] if count else 0)
     begin = 1
     while begin < count:
-        room = min(BLOCK, count - begin)
+        block_count = min(BLOCK, count - begin)
         start = np.uint64(first + begin)
         low = np.int64(0x7FFFFFFFFFFFFFFF)
-        for k in range(np.uint64(room)):
+        for k in range(np.uint64(block_count)):
             step = values[start + k] - values[start + k - np.uint64(1)]
             if narrow:
                 step = np.int64(np.int32(step))
             work[k] = step
             low = min(low, step)
-        for k in range(np.uint64(room), np.uint64(BLOCK)):
+        for k in range(np.uint64(block_count), np.uint64(BLOCK)):
             work[k] = low
         at = put_signed(out, at, low)
         widths = at
         store_u64(out, at, np.uint64(0))
         at += BLOCK // QUARTER
         for quarter in range(BLOCK // QUARTER):
-            if quarter * QUARTER >= room:
+            if quarter * QUARTER >= block_count:
                 break
             own = np.uint64(quarter * QUARTER)
             every = np.uint64(0)
@@ -129,7 +129,7 @@ def put_differences(values, first, count, narrow, work, out, at):
             out[widths + quarter] = width
             if width:
                 at = pack(work, own, QUARTER, width, out, at)
-        begin += room
+        begin += block_count
     return at
 
 

@@ -72,16 +72,18 @@ class FlatFile:
         """Names of the columns."""
         self._places = {name: index for index, name in enumerate(self.names)}
 
-    def bounds(self, name: str, least: int, max_length: int) -> tuple[Int64Array, Int64Array]:
-        """Return minima and maxima of a column by row group; ``least`` and ``most`` if unknown."""
+    def bounds(
+        self, name: str, default_min: int, default_max: int
+    ) -> tuple[Int64Array, Int64Array]:
+        """Return minima and maxima of a column by row group; the defaults where unknown."""
         index = self._places.get(name)
         if index is None:
             count = len(self.group_rows)
-            return np.full(count, least, np.int64), np.full(count, max_length, np.int64)
+            return np.full(count, default_min, np.int64), np.full(count, default_max, np.int64)
         own = self._chunks[:, index]
         bounded = own[:, KNOWN_BOUNDED] != 0
         low, high = own[:, KNOWN_LOW], own[:, KNOWN_HIGH]
-        return np.where(bounded, low, least), np.where(bounded, high, max_length)
+        return np.where(bounded, low, default_min), np.where(bounded, high, default_max)
 
     def read(self, groups: Sequence[int], names: Sequence[str], null: int) -> FlatRows | None:
         """Read columns of row groups, with ``null`` for nulls; return None if they are not in the
@@ -90,7 +92,7 @@ class FlatFile:
         rows = self.group_rows[list(groups)].tolist()
         count = sum(rows)
         try:
-            builders = [_Made(self._schema.field(index), count) for index in indexes]
+            builders = [_ColumnBuilder(self._schema.field(index), count) for index in indexes]
         except MemoryError:
             return None  # the footer is damaged: no file has that many rows
         facts = self._chunks[np.ix_(list(groups), indexes)]
@@ -135,7 +137,7 @@ def _runs(begins: Int64Array, sizes: Int64Array) -> list[list[int]]:
     return runs
 
 
-class _Made:
+class _ColumnBuilder:
     """Builds a column while it is read."""
 
     def __init__(self, entry: Any, count: int) -> None:

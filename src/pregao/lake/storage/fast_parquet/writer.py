@@ -46,7 +46,7 @@ _NOTHING = np.zeros(1, np.int64)
 
 
 def group_starts(rows: int, max_rows: int, sorted_by: Int64Array | None = None) -> list[int]:
-    """Return the starts of row groups of at most ``most`` rows.
+    """Return the starts of row groups of at most ``max_rows`` rows.
 
     If rows are sorted by a column, frequent values get separate row groups, so that a lookup of one
     value reads few rows of others.
