@@ -134,7 +134,7 @@ def shown(book):
 )
 def test_kernels_equal_the_class_on_any_sequence(stories, market_depth, depth, per_event):
     rows = told(stories, per_event)
-    replay = Replay(BookKind.DEPTH, depth, market_depth=market_depth, room=1, chunk=3)
+    replay = Replay(BookKind.DEPTH, depth, market_depth=market_depth, capacity=1, chunk=3)
     replayed = replay.run(rows_of(rows), dump_at=range(len(rows)))
     ticks, faults, books = expected(rows, market_depth, depth)
     assert replayed.faults == faults

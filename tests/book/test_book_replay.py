@@ -105,7 +105,7 @@ def compare(replayed, twin, depth):
 )
 def test_kernels_equal_the_classes_on_any_sequence(kind, stories, depth, per_event, check_sizes):
     rows = told(kind, stories, per_event)
-    replay = Replay(kind, depth, check_sizes=check_sizes, room=1, chunk=3)
+    replay = Replay(kind, depth, check_sizes=check_sizes, capacity=1, chunk=3)
     replayed = replay.run(rows_of(rows), dump_at=range(len(rows)))
     compare(replayed, expected(kind, rows, depth, check_sizes), depth)
 
@@ -116,7 +116,9 @@ def test_kernels_equal_the_classes_on_any_sequence(kind, stories, depth, per_eve
 def test_kernels_equal_the_classes_on_long_sequences(kind, seed, depth, per_event):
     stories = [long_script(seed, 250), long_script(seed + 1, 100)]
     rows = told(kind, stories, per_event)
-    replayed = Replay(kind, depth, room=16, chunk=50).run(rows_of(rows), dump_at=range(len(rows)))
+    replayed = Replay(kind, depth, capacity=16, chunk=50).run(
+        rows_of(rows), dump_at=range(len(rows))
+    )
     compare(replayed, expected(kind, rows, depth, check_sizes=True), depth)
 
 
@@ -193,7 +195,7 @@ def test_deep_books_grow_and_empty_again(kind):
             update = feed.delete(BID, gone, order.price, order.size, position=at)
             book.apply(update)
             rows.append((1, order_id, update))
-    replay = Replay(kind, 2, room=16)
+    replay = Replay(kind, 2, capacity=16)
     replayed = replay.run(rows_of(rows), dump_at=[len(rows) - 1])
     assert replayed.faults == []
     assert as_orders(replayed.books[0], 0) == book.orders(BID)
@@ -252,6 +254,6 @@ def test_any_numbers_at_all_are_survived(data, kind):
         )
     for name in ("instrument", "event", "order_id", "price", "size", "previous", "position"):
         getattr(rows, name)[:] = data.draw(st.lists(numbers, min_size=count, max_size=count))
-    replayed = Replay(kind, 2, room=4).run(rows, dump_at=range(count))
+    replayed = Replay(kind, 2, capacity=4).run(rows, dump_at=range(count))
     assert len(replayed.books) == count
     assert len(replayed.faults) <= count

@@ -222,12 +222,12 @@ def test_thousands_of_flows_keep_their_numbers():
 
 def test_a_flood_of_flows_is_refused_with_advice():
     packets = [Raw(k, framed(ipv4(udp(b"", dst_port=k)))) for k in range(20)]
-    with pytest.raises(CaptureError, match=r"more than 10 UDP flows.*most_flows"):
+    with pytest.raises(CaptureError, match=r"more than 10 UDP flows.*max_flows"):
         list(read_blocks(io.BytesIO(pcap_file(packets)), max_flows=10))
 
 
 def test_the_flow_table_finds_what_was_put_in_after_growing(monkeypatch):
-    monkeypatch.setattr(flows_module, "_FIRST_ROOM", 2)
+    monkeypatch.setattr(flows_module, "_FIRST_CAPACITY", 2)
     table = flows_module.FlowTable("x", 1000)
     flows = [Flow("10.0.0.1", k, "10.0.0.2", 1) for k in range(40)]
     flows[7] = Flow("fd00::1", 7, "fd00::2", 1)

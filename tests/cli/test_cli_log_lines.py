@@ -25,7 +25,7 @@ def terminal_of(monkeypatch):
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setattr(logging.getLogger("pregao"), "handlers", [])
     console.guard()
-    main._speak()
+    main._print_log()
     return err
 
 

@@ -25,7 +25,7 @@ ORDER_WORDS = 7
 
 @part
 def apply_at(
-    meta_at, table_at, slots_at, ranks_at, ladder_at, room, check,
+    meta_at, table_at, slots_at, ranks_at, ladder_at, capacity, check,
     kind, side, flags, order_id, price, size, previous, position, firm, inserted,
 ):  # fmt: skip
     """Apply one order row to the book at these addresses: 0 or a fault code.
@@ -33,44 +33,44 @@ def apply_at(
     The caller has checked that slots are left.
     """
     return apply_by_priority(
-        words_at(meta_at, w.STATE_WORDS), words_at(table_at, _TABLE * room),
-        words_at(slots_at, w.SLOT_WORDS * room), words_at(ranks_at, 2 * (w.SCAN + room)),
-        halves_at(ladder_at, 2 * (w.SCAN + room)), 0, check,
+        words_at(meta_at, w.STATE_WORDS), words_at(table_at, _TABLE * capacity),
+        words_at(slots_at, w.SLOT_WORDS * capacity), words_at(ranks_at, 2 * (w.SCAN + capacity)),
+        halves_at(ladder_at, 2 * (w.SCAN + capacity)), 0, check,
         kind, side, flags, order_id, price, size, previous, position, firm, inserted,
     )  # fmt: skip
 
 
 @njit
 def apply_one(
-    meta_at, table_at, slots_at, ranks_at, ladder_at, room, check,
+    meta_at, table_at, slots_at, ranks_at, ladder_at, capacity, check,
     kind, side, flags, order_id, price, size, previous, position, firm, inserted,
 ):  # fmt: skip
     """Apply one order row: 0, a fault code, or NO_ROOM."""
     if words_at(meta_at, w.STATE_WORDS)[w.SLOTS_LEFT] < w.SLOTS_PER_ROW:
-        return w.NO_ROOM
+        return w.FULL
     return apply_at(
-        meta_at, table_at, slots_at, ranks_at, ladder_at, room, check,
+        meta_at, table_at, slots_at, ranks_at, ladder_at, capacity, check,
         kind, side, flags, order_id, price, size, previous, position, firm, inserted,
     )  # fmt: skip
 
 
 @njit
-def empty(meta_at, table_at, slots_at, ranks_at, ladder_at, room):
+def empty(meta_at, table_at, slots_at, ranks_at, ladder_at, capacity):
     """Remove all orders and levels from a book."""
     wipe(
-        words_at(meta_at, w.STATE_WORDS), words_at(table_at, _TABLE * room),
-        words_at(slots_at, w.SLOT_WORDS * room), words_at(ranks_at, 2 * (w.SCAN + room)),
-        halves_at(ladder_at, 2 * (w.SCAN + room)), False,
+        words_at(meta_at, w.STATE_WORDS), words_at(table_at, _TABLE * capacity),
+        words_at(slots_at, w.SLOT_WORDS * capacity), words_at(ranks_at, 2 * (w.SCAN + capacity)),
+        halves_at(ladder_at, 2 * (w.SCAN + capacity)), False,
     )  # fmt: skip
 
 
 @njit
-def write_levels(meta_at, _table_at, slots_at, ranks_at, ladder_at, room, side, out):
+def write_levels(meta_at, _table_at, slots_at, ranks_at, ladder_at, capacity, side, out):
     """Write the best levels of a side to ``out``, best first, as many as it has rows."""
-    meta, slots = words_at(meta_at, w.STATE_WORDS), words_at(slots_at, w.SLOT_WORDS * room)
+    meta, slots = words_at(meta_at, w.STATE_WORDS), words_at(slots_at, w.SLOT_WORDS * capacity)
     ranks, ladder = (
-        words_at(ranks_at, 2 * (w.SCAN + room)),
-        halves_at(ladder_at, 2 * (w.SCAN + room)),
+        words_at(ranks_at, 2 * (w.SCAN + capacity)),
+        halves_at(ladder_at, 2 * (w.SCAN + capacity)),
     )
     at = bottom(ladder, side) + meta[u(w.LEVELS + side)]
     for k in range(len(out)):
@@ -83,23 +83,26 @@ def write_levels(meta_at, _table_at, slots_at, ranks_at, ladder_at, room, side, 
 
 @njit
 def write_orders(
-    meta_at, _table_at, slots_at, _ranks_at, ladder_at, room, end, state, sides, ids, prices, sizes,
-    firms, inserteds, implieds,
+    meta_at, _table_at, slots_at, _ranks_at, ladder_at, capacity, end, state, sides, ids, prices,
+    sizes, firms, inserteds, implieds,
 ):  # fmt: skip
     """Write all orders to the columns, bids first, each side in queue order."""
-    meta, ladder = words_at(meta_at, w.STATE_WORDS), halves_at(ladder_at, 2 * (w.SCAN + room))
+    meta, ladder = words_at(meta_at, w.STATE_WORDS), halves_at(ladder_at, 2 * (w.SCAN + capacity))
     meta[w.DUMPS] = 0
     meta[w.DUMPED_ORDERS] = 0
     dump(
-        meta, ladder, words_at(slots_at, w.SLOT_WORDS * room), ladder, False, False,
+        meta, ladder, words_at(slots_at, w.SLOT_WORDS * capacity), ladder, False, False,
         end, state, sides, ids, prices, sizes, firms, inserteds, implieds,
     )  # fmt: skip
 
 
 @njit
-def write_order(_meta_at, table_at, slots_at, _ranks_at, _ladder_at, room, order_id, out):
+def write_order(_meta_at, table_at, slots_at, _ranks_at, _ladder_at, capacity, order_id, out):
     """Write one order to ``out``; False if it is not in the book."""
-    table, slots = words_at(table_at, _TABLE * room), words_at(slots_at, w.SLOT_WORDS * room)
+    table, slots = (
+        words_at(table_at, _TABLE * capacity),
+        words_at(slots_at, w.SLOT_WORDS * capacity),
+    )
     at = find(table, order_id)
     if at < 0:
         return False

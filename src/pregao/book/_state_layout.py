@@ -42,7 +42,7 @@ SNAPSHOT_NOT_BEGUN = int(FaultCode.SNAPSHOT_NOT_BEGUN)
 SNAPSHOT_INCOMPLETE = int(FaultCode.SNAPSHOT_INCOMPLETE)
 INTERRUPTED = int(FaultCode.INTERRUPTED)
 OVERLAY_BELOW_TOP = int(FaultCode.OVERLAY_BELOW_TOP)
-NO_ROOM = -1
+FULL = -1
 """Not a fault: the state has no free slot, and nothing was changed."""
 
 # States of a book.

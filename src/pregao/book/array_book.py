@@ -137,7 +137,7 @@ class FlatBook(OrderBook):
         kind, side, flags = int(row["kind"]), int(row["side"]), row.get("flags", 0)
         while True:
             code = k.apply_one(*self.addresses, self.check_sizes, kind, side, flags, *numbers)
-            if code == w.NO_ROOM:
+            if code == w.FULL:
                 self.grow()
             elif code == 0:
                 return

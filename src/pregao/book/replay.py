@@ -173,15 +173,15 @@ class BookState:
     top: Int64Array
 
     @staticmethod
-    def new(room: int, depth: int) -> BookState:
-        """Allocate a state; ``room``, a power of two, is its capacity in orders plus levels."""
+    def new(capacity: int, depth: int) -> BookState:
+        """Allocate a state; ``capacity``, a power of two, counts orders plus levels."""
         return BookState(
             meta=np.zeros(w.STATE_WORDS, np.int64),
-            table=np.zeros(4 * room, np.int64),
-            queue=np.empty(2 * room, np.int32),
-            slots=np.empty(w.SLOT_WORDS * room, np.int64),
-            ranks=np.full(2 * (w.SCAN + room), w.LOWEST, np.int64),
-            ladder=np.empty(2 * (w.SCAN + room), np.int32),
+            table=np.zeros(4 * capacity, np.int64),
+            queue=np.empty(2 * capacity, np.int32),
+            slots=np.empty(w.SLOT_WORDS * capacity, np.int64),
+            ranks=np.full(2 * (w.SCAN + capacity), w.LOWEST, np.int64),
+            ladder=np.empty(2 * (w.SCAN + capacity), np.int32),
             top=np.empty((3, 2, depth), np.int64),
         )
 
@@ -191,11 +191,11 @@ class BookState:
 
     def grown(self) -> BookState:
         """Return the same book with twice the capacity."""
-        room = len(self.queue) // 2
-        grown = BookState.new(2 * room, self.top.shape[2])
+        capacity = len(self.queue) // 2
+        grown = BookState.new(2 * capacity, self.top.shape[2])
         grown.meta[:] = self.meta
         grown.top[:] = self.top
-        grown.meta[w.SLOTS_LEFT] += room
+        grown.meta[w.SLOTS_LEFT] += capacity
         grown.slots[: len(self.slots)] = self.slots
         for name in ("queue", "ranks", "ladder"):
             old = getattr(self, name).reshape(2, -1)
@@ -232,10 +232,10 @@ class Replay:
         *,
         market_depth: int | None = None,
         check_sizes: bool = True,
-        room: int = 1024,
+        capacity: int = 1024,
         chunk: int = 65_536,
     ) -> None:
-        if depth < 0 or chunk < 1 or room < 1:
+        if depth < 0 or chunk < 1 or capacity < 1:
             raise UsageError("a replay needs capacity >= 1, chunk >= 1 and depth >= 0")
         if market_depth is not None and (market_depth < 1 or kind is not BookKind.DEPTH):
             raise UsageError("a market depth must be at least 1, and needs a book by price depth")
@@ -244,7 +244,7 @@ class Replay:
         self.depth = depth
         self.check_sizes = check_sizes
         self.chunk = chunk if depth else 1
-        self.state = BookState.new(max(4, 1 << (room - 1).bit_length()), depth)
+        self.state = BookState.new(max(4, 1 << (capacity - 1).bit_length()), depth)
         self.done = 0
         """Number of rows replayed by previous calls."""
         self.faults: list[tuple[int, FaultCode]] = []

@@ -23,7 +23,7 @@ AROUND = _RECORD + _LINK + _IP + _UDP_HEAD
 
 @njit
 def next_boundary(
-    buffer: Any, begin: int, end: int, target: int, swapped: bool, most_captured: int
+    buffer: Any, begin: int, end: int, target: int, swapped: bool, max_captured: int
 ) -> Any:
     """Follow complete records from a boundary to the first one at or after ``target``.
 
@@ -33,7 +33,7 @@ def next_boundary(
     at = begin
     while at < target and at + 16 <= end:
         captured = word(buffer, at + 8, swapped)
-        if captured > most_captured:
+        if captured > max_captured:
             return ~at
         if at + 16 + captured > end:
             break
@@ -64,7 +64,7 @@ def surviving_boundaries(
     starts: int,
     target: int,
     swapped: bool,
-    most_captured: int,
+    max_captured: int,
     final: bool,
     marks: Any,
     found: Any,
@@ -84,7 +84,7 @@ def surviving_boundaries(
                 marks[end] = 1
             continue
         captured = word(buffer, at + 8, swapped)
-        if captured <= most_captured:
+        if captured <= max_captured:
             marks[min(at + 16 + captured, end)] = 1
     count = 0
     for first in range(target, end + 1):
@@ -94,7 +94,7 @@ def surviving_boundaries(
         alive = True
         while at + 16 <= end:
             captured = word(buffer, at + 8, swapped)
-            if captured > most_captured:
+            if captured > max_captured:
                 alive = False
                 break
             at += 16 + captured

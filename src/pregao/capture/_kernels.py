@@ -51,7 +51,7 @@ def walk_pcap(
     base: int,
     swapped: bool,
     time_unit: int,
-    most_captured: int,
+    max_captured: int,
     link: int,
     slots: Any,
     flow_addresses: Any,
@@ -76,20 +76,20 @@ def walk_pcap(
     """
     at = begin
     count, odd, flows = 0, 0, result[FLOW_COUNT]
-    segment_count, tcp_flows, room = 0, result[TCP_FLOW_COUNT], segments[0].size
+    segment_count, tcp_flows, capacity = 0, result[TCP_FLOW_COUNT], segments[0].size
     captured_bytes, payload_bytes, packets = 0, 0, result[NUMBER]
     stopped = ENDED
     last_addresses, last_ports, last_flow = np.uint64(0), np.uint64(0), np.int64(-1)
     while at < stop and at + 16 <= end:
         captured = word(buffer, at + 8, swapped)
-        if captured > most_captured:
+        if captured > max_captured:
             stopped = RECORD
             break
         frame = at + 16
         following = frame + captured
         if following > end:
             break
-        if count == time_ns.size or odd == odd_at.size or (room and segment_count == room):
+        if count == time_ns.size or odd == odd_at.size or (capacity and segment_count == capacity):
             stopped = FULL
             break
         ip = find_ip(buffer, frame, following, link)
@@ -97,7 +97,7 @@ def walk_pcap(
         if udp < 0:
             tcp = find_tcp(buffer, ip, following)
             if tcp >= 0:
-                if room:
+                if capacity:
                     time = word(buffer, at, swapped) * _SECOND
                     time += word(buffer, at + 4, swapped) * time_unit
                     found = put_segment(
@@ -159,7 +159,7 @@ def walk_pcapng(
     end: int,
     base: int,
     swapped: bool,
-    most_block: int,
+    max_block: int,
     clocks: Any,
     slots: Any,
     flow_addresses: Any,
@@ -185,14 +185,14 @@ def walk_pcapng(
     """
     at = begin
     count, odd, flows = 0, 0, result[FLOW_COUNT]
-    segment_count, tcp_flows, room = 0, result[TCP_FLOW_COUNT], segments[0].size
+    segment_count, tcp_flows, capacity = 0, result[TCP_FLOW_COUNT], segments[0].size
     captured_bytes, payload_bytes, packets = 0, 0, result[NUMBER]
     stopped = ENDED
     last_addresses, last_ports, last_flow = np.uint64(0), np.uint64(0), np.int64(-1)
     while at + 12 <= end:
         kind = word(buffer, at, swapped)
         size = word(buffer, at + 4, swapped)
-        if size < 12 or size & 3 or size > most_block or kind <= 3 or kind == 0x0A0D0D0A:
+        if size < 12 or size & 3 or size > max_block or kind <= 3 or kind == 0x0A0D0D0A:
             stopped = RECORD
             break
         following = at + size
@@ -217,7 +217,7 @@ def walk_pcapng(
         if captured > clocks[interface, 1] or ticks < 0 or ticks > clocks[interface, 2]:
             stopped = RECORD
             break
-        if count == time_ns.size or odd == odd_at.size or (room and segment_count == room):
+        if count == time_ns.size or odd == odd_at.size or (capacity and segment_count == capacity):
             stopped = FULL
             break
         frame = at + 28
@@ -232,7 +232,7 @@ def walk_pcapng(
         if udp < 0:
             tcp = find_tcp(buffer, ip, frame + captured)
             if tcp >= 0:
-                if room:
+                if capacity:
                     found = put_segment(
                         buffer, ip, tcp, packets + 1, base + at, fine + clocks[interface, 6],
                         tcp_tables, segments, segment_count, tcp_flows,

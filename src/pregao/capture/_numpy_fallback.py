@@ -57,7 +57,7 @@ def _records(
     max_captured_length: int,
     max_records: int,
 ) -> tuple[list[int], int, int]:
-    """Return the offsets of at most ``most`` records, the end of the walk, and its reason."""
+    """Return the offsets of at most ``max_records`` records, the walk's end and its reason."""
     memory, captured_of = memoryview(buffer), struct.Struct(f"{order}I").unpack_from
     starts: list[int] = []
     at, stopped = begin, k.ENDED

@@ -12,7 +12,7 @@ from pregao.capture import _layer_kernels as _kernels
 from pregao.capture.layers import Flow, address_text
 from pregao.errors import CaptureError
 
-_FIRST_ROOM = 256
+_FIRST_CAPACITY = 256
 
 
 class FlowTable:
@@ -23,11 +23,11 @@ class FlowTable:
 
     def __init__(self, name: str, max_flows: int, transport: str = "UDP") -> None:
         self.flows: list[Flow] = []
-        self.addresses: NDArray[np.uint64] = np.zeros(_FIRST_ROOM, np.uint64)
-        self.ports: NDArray[np.uint64] = np.zeros(_FIRST_ROOM, np.uint64)
-        self.slots: NDArray[np.int32] = np.full(2 * _FIRST_ROOM, -1, np.int32)
+        self.addresses: NDArray[np.uint64] = np.zeros(_FIRST_CAPACITY, np.uint64)
+        self.ports: NDArray[np.uint64] = np.zeros(_FIRST_CAPACITY, np.uint64)
+        self.slots: NDArray[np.int32] = np.full(2 * _FIRST_CAPACITY, -1, np.int32)
         self._name = name
-        self._most = max_flows
+        self._max_flows = max_flows
         self._transport = transport
         self._numbers: dict[Flow, int] = {}
 
@@ -77,10 +77,10 @@ class FlowTable:
         _kernels.fill_slots(self.slots, self.addresses, self.ports, over_ipv4)
 
     def _add(self, flow: Flow) -> None:
-        if len(self.flows) >= self._most:
+        if len(self.flows) >= self._max_flows:
             raise CaptureError(
-                f"{self._name}: more than {self._most} {self._transport} flows; this is not a "
-                "market data capture. Filter it by address first, or raise the limit (most_flows)."
+                f"{self._name}: more than {self._max_flows} {self._transport} flows; this is not a "
+                "market data capture. Filter it by address first, or raise the limit (max_flows)."
             )
         self._numbers[flow] = len(self.flows)
         self.flows.append(flow)

@@ -131,21 +131,21 @@ class BlockParser:
         elif kind == INTERFACE:
             self._interface(data, at, length, position)
         elif kind == ENHANCED_PACKET:
-            self._room(length, 32, position, "an enhanced packet block")
+            self._require_length(length, 32, position, "an enhanced packet block")
             interface, high, low, captured, original = struct.unpack_from(
                 f"{order}IIIII", data, at + 8
             )
             ticks = high << 32 | low
             return self._packet(interface, ticks, at + 28, captured, original, length, position)
         elif kind == OBSOLETE_PACKET:
-            self._room(length, 32, position, "an obsolete packet block")
+            self._require_length(length, 32, position, "an obsolete packet block")
             interface, _, high, low, captured, original = struct.unpack_from(
                 f"{order}HHIIII", data, at + 8
             )
             ticks = high << 32 | low
             return self._packet(interface, ticks, at + 28, captured, original, length, position)
         elif kind == SIMPLE_PACKET:
-            self._room(length, 16, position, "a simple packet block")
+            self._require_length(length, 16, position, "a simple packet block")
             (original,) = struct.unpack_from(f"{order}I", data, at + 8)
             return self._simple(at + 12, original, length, position)
         return None
@@ -153,7 +153,7 @@ class BlockParser:
     def _section(
         self, data: bytes | memoryview, at: int, length: int, position: int, order: str
     ) -> None:
-        self._room(length, 28, position, "a section header")
+        self._require_length(length, 28, position, "a section header")
         major, minor = struct.unpack_from(f"{order}HH", data, at + 12)
         if major != 1:
             raise capture_error(
@@ -165,7 +165,7 @@ class BlockParser:
         self.interfaces = []
 
     def _interface(self, data: bytes | memoryview, at: int, length: int, position: int) -> None:
-        self._room(length, 20, position, "an interface block")
+        self._require_length(length, 20, position, "an interface block")
         link_type, _, snap_length = struct.unpack_from(f"{self._order}HHI", data, at + 8)
         exponent, binary, offset_s = 6, False, 0
         offset, end = at + 16, at + length - 4
@@ -253,7 +253,7 @@ class BlockParser:
                 f"the packet claims {captured} captured bytes, above the limit of {limit}",
             )
 
-    def _room(self, length: int, needed: int, position: int, what: str) -> None:
+    def _require_length(self, length: int, needed: int, position: int, what: str) -> None:
         if length < needed:
             raise capture_error(
                 self.name, position, f"{what} of {length} bytes is shorter than its {needed} bytes"

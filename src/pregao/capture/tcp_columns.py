@@ -72,7 +72,7 @@ class StreamColumns:
         self._numbers: dict[Flow, int] = {}
         self._reassembler = TcpReassembler(limits or _LIMITS)
         self._next = np.empty(0, np.int64)
-        self._place = (0, 0)
+        self._segment_at = (0, 0)
 
     def take(self, block: SegmentBlock) -> StreamEventColumns:
         """Process the segments of a block; return the pieces that became available."""
@@ -81,7 +81,7 @@ class StreamColumns:
         taken = np.zeros(count, np.bool_)
         taken_bytes = np.zeros(flows, np.int64)
         last = np.full(flows, -1, np.int64)
-        events_found = _Told()
+        events_found = _EventRows()
         row = 0
         while True:
             row = _layer_kernels.take_in_order(
@@ -92,7 +92,7 @@ class StreamColumns:
                 break
             number = int(block.flow[row])
             self._advance(block, number, taken_bytes, last)
-            self._place = (int(block.number[row]), int(block.position[row]))
+            self._segment_at = (int(block.number[row]), int(block.position[row]))
             events = self._reassembler.segment(_segment(block, row, self._flows[number]))
             self._emit(events, row, events_found)
             known = self._reassembler.next_sequence(self._flows[number])
@@ -105,7 +105,7 @@ class StreamColumns:
 
     def finish(self) -> StreamEventColumns:
         """End the capture: return the bytes still held after gaps, and end every stream."""
-        events_found = _Told()
+        events_found = _EventRows()
         self._emit(self._reassembler.finish(), 0, events_found)
         self._next[:] = -1
         empty = np.empty(0, np.int64)
@@ -138,7 +138,7 @@ class StreamColumns:
             self._reassembler.advance(self._flows[number], count, time_ns)
             taken_bytes[number] = 0
 
-    def _emit(self, events: list[StreamEvent], at: int, columns: _Told) -> None:
+    def _emit(self, events: list[StreamEvent], at: int, columns: _EventRows) -> None:
         for event in events:
             data, length = b"", 0
             match event:
@@ -154,12 +154,12 @@ class StreamColumns:
                 case _:
                     kind = BEGUN if event.from_syn else JOINED
             columns.rows.append(
-                (at, kind, self._numbers[event.flow], event.time_ns, *self._place, length)
+                (at, kind, self._numbers[event.flow], event.time_ns, *self._segment_at, length)
             )
             columns.data.append(data)
 
 
-class _Told:
+class _EventRows:
     """Events of the reassembler as rows: the segment that caused each, and the other columns."""
 
     def __init__(self) -> None:
@@ -176,7 +176,9 @@ def _segment(block: SegmentBlock, at: int, flow: Flow) -> Segment:
     )  # fmt: skip
 
 
-def _together(block: SegmentBlock, simple: NDArray[np.int64], parts: _Told) -> StreamEventColumns:
+def _together(
+    block: SegmentBlock, simple: NDArray[np.int64], parts: _EventRows
+) -> StreamEventColumns:
     """Merge the pieces of the kernel and of the reassembler, in order."""
     columns: list[NDArray[Any]] = [
         np.zeros(len(simple), np.int64),

@@ -43,14 +43,14 @@ def write_numbers(values, scale, offsets, out):
             left = np.uint64(0) - left
             out[start] = _MINUS
             start += 1
-        place = offsets[n + 1] - 1
-        behind = scale
-        while place >= start:
-            if scale > 0 and behind == 0:
-                out[place] = _DOT
+        position = offsets[n + 1] - 1
+        decimals = scale
+        while position >= start:
+            if scale > 0 and decimals == 0:
+                out[position] = _DOT
             else:
                 rest = left // _TEN
-                out[place] = np.uint8(left - rest * _TEN) + _ZERO
+                out[position] = np.uint8(left - rest * _TEN) + _ZERO
                 left = rest
-            behind -= 1
-            place -= 1
+            decimals -= 1
+            position -= 1

@@ -108,11 +108,11 @@ def progress(quiet: bool) -> Callable[[str, Date], None]:
     """Return a callback that prints the table being built, if standard error is a terminal."""
     shown = not quiet and sys.stderr.isatty()
 
-    def tell(name: str, day: Date) -> None:
+    def print_step(name: str, day: Date) -> None:
         if shown:
             typer.echo(f"{day}: building {name}", err=True)
 
-    return tell
+    return print_step
 
 
 def show(made: Iterable[TableBuild]) -> None:

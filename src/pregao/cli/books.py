@@ -115,14 +115,14 @@ def _progress(shown: bool) -> Any:
     """Return the progress of a build, which prints a line per step if `shown`."""
     from pregao.lake.ingest.runner import TaskProgress
 
-    class Told(TaskProgress):
+    class PrintedProgress(TaskProgress):
         def started(self, total_bytes: int, tasks: int) -> None:  # noqa: ARG002 - not shown
             typer.echo(f"replaying in {tasks} tasks", err=True)
 
         def step(self, words: str) -> None:
             typer.echo(words, err=True)
 
-    return Told() if shown else TaskProgress()
+    return PrintedProgress() if shown else TaskProgress()
 
 
 def show(reports: Iterable[DayReport]) -> None:

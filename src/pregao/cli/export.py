@@ -122,7 +122,7 @@ def export(
         files.check(Path(output))
     store = LakeStore(lake)
     store.require()
-    request = _Wanted(what, store, selection, depth, when, checkpoints, ending, safe_csv)
+    request = _ExportRequest(what, store, selection, depth, when, checkpoints, ending, safe_csv)
     if output == "-":
         _write(request, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -132,7 +132,7 @@ def export(
     typer.echo(f"pregao: {rows:,} rows in {output}", err=True)
 
 
-class _Wanted(NamedTuple):
+class _ExportRequest(NamedTuple):
     """Settings of an export of ticks or books."""
 
     what: ExportKind
@@ -145,7 +145,7 @@ class _Wanted(NamedTuple):
     safe_csv: bool
 
 
-def _write(wanted: _Wanted, sink: BinaryIO) -> int:
+def _write(wanted: _ExportRequest, sink: BinaryIO) -> int:
     from pregao.lake.books.book_at import book_at
     from pregao.lake.exports.tabular import export_checkpoints, export_moments, export_ticks
 

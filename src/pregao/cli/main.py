@@ -95,7 +95,7 @@ app.command(epilog=pack_command.EPILOG)(pack_command.pack)
 app.command(epilog=doctor_command.EPILOG)(doctor_command.doctor)
 
 
-class _Said(logging.Handler):
+class _LogLines(logging.Handler):
     """Log handler that prints the library's log records as lines of the command."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -107,11 +107,11 @@ class _Said(logging.Handler):
         sys.stderr.write(f"pregao: {redacted(text)}\n")
 
 
-def _speak() -> None:
+def _print_log() -> None:
     """Print Pregão's own log records, not those of libraries, which also raise their errors."""
     own, root = logging.getLogger("pregao"), logging.getLogger()
-    if not any(isinstance(handler, _Said) for handler in own.handlers):
-        own.addHandler(_Said())
+    if not any(isinstance(handler, _LogLines) for handler in own.handlers):
+        own.addHandler(_LogLines())
     if not root.handlers and "--debug" not in sys.argv:
         root.addHandler(logging.NullHandler())
 
@@ -122,7 +122,7 @@ def run() -> NoReturn:
     The exit code is 1 if the input has none of the requested data.
     """
     guard()
-    _speak()
+    _print_log()
     raise SystemExit(
         run_command(lambda: app(prog_name="pregao", standalone_mode=False), lambda: _debug)
     )

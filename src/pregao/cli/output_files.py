@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from pregao.errors import UsageError
 from pregao.safe_io.output_files import open_new, open_output, replace_file, temporary_name
 
-_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EIO)
+_DISK_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class NewFiles:
@@ -68,7 +68,7 @@ class NewFiles:
         try:
             for stream in self._open:
                 stream.close()
-            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
                 raise error
             if kind is None:
                 for path, part in self._parts.items():

@@ -115,7 +115,7 @@ def stream(
     if not set("*?[") & set(captures) and files.folder.info() is None:
         raise UsageError(f"{captures}: no such folder; create it first.")
 
-    def told(done: IngestReport) -> None:
+    def report_ingest(done: IngestReport) -> None:
         if report is not None:
             with open_output(report, append=True) as lines:
                 lines.write((json.dumps(done.json()) + "\n").encode())
@@ -125,7 +125,7 @@ def stream(
 
     try:
         if engine is EngineName.LOCAL:
-            follow_locally(StreamIngest(files, lake, options), pace, told)
+            follow_locally(StreamIngest(files, lake, options), pace, report_ingest)
             return
         from pregao.lake.execution.spark_session import parse_conf, spark_session
         from pregao.lake.ingest.runner import on_spark
@@ -133,7 +133,7 @@ def stream(
         spark = spark_session(master, parse_conf(conf))
         # Small tables are merged in this process: on Spark they would be many tiny tasks.
         ingest = StreamIngest(files, lake, options, run=on_spark(spark))
-        follow_on_spark(spark, ingest, pace, told, checkpoint)
+        follow_on_spark(spark, ingest, pace, report_ingest, checkpoint)
     except KeyboardInterrupt:
         if once:
             raise

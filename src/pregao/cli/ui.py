@@ -36,7 +36,7 @@ EPILOG = "\n\n".join(
 )
 PORT = 8050
 _COLLECTION = (50_000, 20, 100)
-_Desk = tuple[int, int, str]
+_Identity = tuple[int, int, str]
 """Identity for order entry: session ID, firm and access key."""
 
 
@@ -100,14 +100,14 @@ def ui(
     from pregao.web.server import PageServer
 
     token = None if token_file is None else read_token(token_file)
-    desk = (session, firm, access_key)
+    identity = (session, firm, access_key)
     with ExitStack() as opened:
         if demo:
-            application = _of_demo(opened, shown, desk)
+            application = _of_demo(opened, shown, identity)
         elif live is not None:
             panel = None
             if exchange is not None:
-                panel = _panel(exchange, gateway or command.DEFAULT_GATEWAYS, desk)
+                panel = _panel(exchange, gateway or command.DEFAULT_GATEWAYS, identity)
                 opened.callback(panel.close)
             application = _of_feed(opened, read_config(live), str(live), shown, panel)
         else:
@@ -161,24 +161,24 @@ def _of_feed(
     return live_application(market, panel)
 
 
-def _of_demo(opened: ExitStack, shown: tzinfo, desk: _Desk) -> Application:
+def _of_demo(opened: ExitStack, shown: tzinfo, identity: _Identity) -> Application:
     """Return the page of an exchange in this process, on loopback, with its panel."""
     from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
 
     _print_line(f"starting an exchange with {INSTRUMENTS} instruments and a trading crowd …")
     exchange = opened.enter_context(DemoExchange())
-    panel = _panel(exchange.control_port, [str(exchange.gateway)], desk)
+    panel = _panel(exchange.control_port, [str(exchange.gateway)], identity)
     opened.callback(panel.close)
     return _of_feed(opened, exchange.config, "demo exchange", shown, panel)
 
 
-def _panel(control: int, gateways: Sequence[str], desk: _Desk) -> ExchangePanel:
+def _panel(control: int, gateways: Sequence[str], identity: _Identity) -> ExchangePanel:
     from pregao.entrypoint.session_settings import ClientSettings
     from pregao.net.addresses import parse_address
     from pregao.web.exchange_panel import ExchangePanel
 
     addresses = [parse_address(each, "--gateway") for each in gateways]
-    settings = ClientSettings(*desk)
+    settings = ClientSettings(*identity)
     return ExchangePanel(control, settings, [(address.host, address.port) for address in addresses])
 
 

@@ -338,11 +338,11 @@ class Client:
     def events(self, max_events: int = 10_000) -> ClientSubscription:
         """Subscribe to all events from now on.
 
-        A subscriber with ``most`` unread events stops the client from reading until it has caught
-        up: no event is lost, and the gateway sees back-pressure.
+        A subscriber with ``max_events`` unread events stops the client from reading until it has
+        caught up: no event is lost, and the gateway sees back-pressure.
 
         Args:
-            most: Maximum number of unread events before reading stops.
+            max_events: Maximum number of unread events before reading stops.
 
         Returns:
             An asynchronous iterator over the events, which ends when the client is closed.

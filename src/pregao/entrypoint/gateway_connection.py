@@ -487,7 +487,7 @@ class GatewayConnection:
     def _end(
         self, code: str, now_ns: int, reason: str, requested: tuple[int, int] | None = None
     ) -> list[SessionEvent]:
-        """Send Terminate and close; ``asked`` is the session and version of a refused request."""
+        """Send Terminate and close; ``requested``: session and version of a refused request."""
         self._put_terminate(code, now_ns, requested)
         self.closing = True
         return self._left(now_ns, code, graceful=False, reason=reason)

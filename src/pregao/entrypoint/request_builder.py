@@ -24,7 +24,7 @@ NamedRequest = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class RequestDefaults:
-    """Values that all requests of a desk have in common: trader, location, account."""
+    """Values that all requests of a client have in common: trader, location, account."""
 
     market_segment: int = 80
     """``marketSegmentID`` of the business header."""

@@ -153,7 +153,7 @@ class KeepAlive:
         self._own_ns = own_ms * MILLISECOND
         self._silence_ns = peer_ms * MILLISECOND * silent_intervals
         self._sent_ns = now_ns
-        self._heard_ns = now_ns
+        self._received_ns = now_ns
 
     def sent(self, now_ns: int) -> None:
         """Record that something was sent."""
@@ -161,7 +161,7 @@ class KeepAlive:
 
     def on_received(self, now_ns: int) -> None:
         """Record that something was received."""
-        self._heard_ns = now_ns
+        self._received_ns = now_ns
 
     def heartbeat_due(self, now_ns: int) -> bool:
         """Whether nothing was sent for the own interval."""
@@ -169,9 +169,9 @@ class KeepAlive:
 
     def lapsed(self, now_ns: int) -> bool:
         """Whether nothing was received for too long."""
-        return now_ns >= self._heard_ns + self._silence_ns
+        return now_ns >= self._received_ns + self._silence_ns
 
     @property
     def next_due_ns(self) -> int:
         """Time at which the next of the two timers expires."""
-        return min(self._sent_ns + self._own_ns, self._heard_ns + self._silence_ns)
+        return min(self._sent_ns + self._own_ns, self._received_ns + self._silence_ns)

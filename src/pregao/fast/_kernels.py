@@ -16,9 +16,9 @@ import numpy as np
 from pregao._njit import leading_zeros, load_u64, njit, trailing_zeros
 from pregao.fast import _table as k
 from pregao.fast._operator_kernels import (
+    has_capacity,
     number_difference,
     piece_of_text,
-    room_for,
     template_of,
     text_difference,
     without_bytes,
@@ -75,8 +75,8 @@ def decode_messages(
                 fault = np.int64(k.UNKNOWN)
         if fault == k.SOUND:
             last_template = template
-            most = min(end - position, np.int64(k.MAX_ENTRIES)) + 1
-            if not room_for(nodes, template, templates, most):
+            max_entries = min(end - position, np.int64(k.MAX_ENTRIES)) + 1
+            if not has_capacity(nodes, template, templates, max_entries):
                 # Restore the state before this message: the next call decodes it.
                 if reset_each:
                     generation -= 1

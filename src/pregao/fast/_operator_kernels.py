@@ -122,14 +122,14 @@ def text_difference(
 
 
 @part
-def room_for(nodes, template, templates, entries):
+def has_capacity(nodes, template, templates, entries):
     """Whether the rows of a message with at most ``entries`` entries per sequence fit."""
     first, last = templates[template, k.FIRST_NODE], templates[template, k.LAST_NODE]
-    if nodes[k.ROOM, first] - nodes[k.USED, first] < 1:
+    if nodes[k.CAPACITY, first] - nodes[k.USED, first] < 1:
         return False
     enough = True
     for node in range(first + 1, last):
-        enough &= nodes[k.ROOM, node] - nodes[k.USED, node] >= entries
+        enough &= nodes[k.CAPACITY, node] - nodes[k.USED, node] >= entries
     return enough
 
 

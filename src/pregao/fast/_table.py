@@ -47,7 +47,7 @@ SIGNED_FIELD = 256
 # Columns of the table of templates and of nodes.
 TEMPLATE_ID, FIRST, FIRST_NODE, LAST_NODE, RESET = range(5)
 MASK_WORDS, FIRST_COLUMN, COLUMNS, CONSTANT_TEXT = range(4)
-ROOM, USED, MASK_OFFSET = range(3)
+CAPACITY, USED, MASK_OFFSET = range(3)
 
 # Result of a message.
 (

@@ -140,16 +140,16 @@ def is_utf8(text, position, end):
         if end - position < more:
             return False
         second = text[position]
-        least, most = 0x80, 0xBF
+        lowest, highest = 0x80, 0xBF
         if byte == 0xE0:
-            least = 0xA0
+            lowest = 0xA0
         elif byte == 0xED:
-            most = 0x9F
+            highest = 0x9F
         elif byte == 0xF0:
-            least = 0x90
+            lowest = 0x90
         elif byte == 0xF4:
-            most = 0x8F
-        if second < least or second > most:
+            highest = 0x8F
+        if second < lowest or second > highest:
             return False
         for i in range(1, more):
             if text[position + i] & 0xC0 != 0x80:

@@ -109,7 +109,7 @@ class Parser:
     """Extracts messages from a byte stream that arrives in pieces of any size."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._most = max_bytes
+        self._max_bytes = max_bytes
         self._held = bytearray()
 
     @property
@@ -137,8 +137,10 @@ class Parser:
                 raise DecodeError("body length (tag 9) is not a number", len(_HEAD))
             return None
         digits = bytes(buffer[len(_HEAD) : end_of_length])
-        if not digits.isdigit() or int(digits) > self._most:
-            raise DecodeError(f"body length (tag 9) is not a number up to {self._most}", len(_HEAD))
+        if not digits.isdigit() or int(digits) > self._max_bytes:
+            raise DecodeError(
+                f"body length (tag 9) is not a number up to {self._max_bytes}", len(_HEAD)
+            )
         start = end_of_length + 1
         end = start + int(digits)
         if len(buffer) < end + _TRAILER:

@@ -46,7 +46,7 @@ class LoopLine:
         self._reader = MessageReader() if reader is None else reader
         self._feeds = tuple(feeds)
         self._followed: str | None = None
-        self._heard_ns = 0
+        self._received_ns = 0
         self._assembler = Assembler()
         self._version = 1
         self._highest = 0
@@ -58,12 +58,12 @@ class LoopLine:
             raise ValueError(f"unknown feed {feed!r}; allowed: {', '.join(self._feeds)}")
         events: list[LoopMessage | LoopEnded] = []
         if self._followed != feed:
-            if self._followed is not None and time_ns - self._heard_ns < DEAD_AFTER_NS:
+            if self._followed is not None and time_ns - self._received_ns < DEAD_AFTER_NS:
                 self.counters.ignored += 1
                 return []
             events = self._next_loop() if self._followed is not None else []
             self._followed = feed
-        self._heard_ns = time_ns
+        self._received_ns = time_ns
         try:
             for chunk in read_chunks(datagram):
                 message = self._assembler.add(chunk, time_ns)

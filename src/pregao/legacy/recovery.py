@@ -72,7 +72,7 @@ RecoveryEvent = RecoveredMessage | RequestFinished | RecoverySessionEnded
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingRequest:
     """An outstanding request."""
 
     wanted: MessageRange
@@ -85,7 +85,7 @@ class RecoveryClient:
     def __init__(self, settings: FixSessionSettings, now_ns: int) -> None:
         self.session = FixSession(settings, now_ns)
         self._waiting: deque[MessageRange] = deque()
-        self._asked: dict[str, _Asked] = {}
+        self._pending: dict[str, _PendingRequest] = {}
         self._requests = 0
 
     @property
@@ -96,7 +96,7 @@ class RecoveryClient:
     @property
     def busy(self) -> bool:
         """Whether any request is unanswered."""
-        return bool(self._waiting or self._asked)
+        return bool(self._waiting or self._pending)
 
     def take_output(self) -> bytes:
         """Return and clear the bytes to send."""
@@ -144,28 +144,28 @@ class RecoveryClient:
             wanted = self._waiting.popleft()
             self._requests += 1
             request_id = str(self._requests)
-            self._asked[request_id] = _Asked(wanted, wanted.first)
+            self._pending[request_id] = _PendingRequest(wanted, wanted.first)
             self.session.send(wire.REQUEST, wire.request_fields(request_id, [wanted]), now_ns)
 
     def _message(self, message: FixMessage) -> list[RecoveryEvent]:
         match message.type:
             case wire.ACKNOWLEDGEMENT:
                 request_id, answer, faults = wire.read_acknowledgement(message)
-                request = self._asked.get(request_id)
+                request = self._pending.get(request_id)
                 if request is None or answer in (ApplRespType.ACCEPTED, ApplRespType.PARTLY):
                     return []  # a report follows for each channel
-                del self._asked[request_id]
+                del self._pending[request_id]
                 fault = faults.get(request.wanted.channel, ApplRespError.NOT_AVAILABLE)
                 return [RequestFinished(request.wanted, fault)]
             case wire.RAW_DATA:
                 request_id, channel, messages = wire.read_raw_data(message)
-                request = self._asked.get(request_id)
+                request = self._pending.get(request_id)
                 if request is not None and messages:
                     request.next_number = messages[-1][0] + 1
                 return [RecoveredMessage(channel, number, payload) for number, payload in messages]
             case wire.REPORT:
                 request_id, _, reported = wire.read_report(message)
-                request = self._asked.pop(request_id, None)
+                request = self._pending.pop(request_id, None)
                 if request is None:
                     return []
                 if reported is None and request.next_number <= request.wanted.last:
@@ -174,8 +174,8 @@ class RecoveryClient:
         return []
 
     def _lost(self, reason: str) -> list[RecoveryEvent]:
-        unanswered = [request.wanted for request in self._asked.values()] + list(self._waiting)
-        self._asked.clear()
+        unanswered = [request.wanted for request in self._pending.values()] + list(self._waiting)
+        self._pending.clear()
         self._waiting.clear()
         events: list[RecoveryEvent] = [
             RequestFinished(each, ApplRespError.NOT_AVAILABLE) for each in unanswered
@@ -191,7 +191,7 @@ class MessageStore:
     """
 
     def __init__(self, channels: Sequence[str], max_messages: int | None = 10_000) -> None:
-        self._most = max_messages
+        self._max_messages = max_messages
         self._messages: dict[str, OrderedDict[int, bytes]] = {
             channel: OrderedDict() for channel in channels
         }
@@ -200,7 +200,7 @@ class MessageStore:
         """Store a message that was sent."""
         own = self._messages[channel]
         own[number] = payload
-        if self._most is not None and len(own) > self._most:
+        if self._max_messages is not None and len(own) > self._max_messages:
             own.popitem(last=False)
 
     def reset(self, channel: str) -> None:

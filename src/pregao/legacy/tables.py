@@ -173,17 +173,16 @@ class LegacyRows:
     def _values(
         self, columns: list[_Column], chosen: Int64Array, *, in_dictionaries: bool = False
     ) -> list[Any]:
-        of_messages = self.message[chosen]
-        of_entries = chosen if self._entry_of is None else self._entry_of[chosen]
-        indices = {True: of_messages, False: of_entries}
+        entries = chosen if self._entry_of is None else self._entry_of[chosen]
+        indices = {True: self.message[chosen], False: entries}
         sources: dict[bool, RowColumns] = {}
 
-        def source(*, told: bool) -> RowColumns:
-            if told not in sources:
-                all_rows = self._messages if told else self._entries
+        def source(*, of_messages: bool) -> RowColumns:
+            if of_messages not in sources:
+                all_rows = self._messages if of_messages else self._entries
                 assert all_rows is not None
-                sources[told] = all_rows.chosen(indices[told])
-            return sources[told]
+                sources[of_messages] = all_rows.chosen(indices[of_messages])
+            return sources[of_messages]
 
         arrays = []
         for column in columns:
@@ -201,10 +200,10 @@ class LegacyRows:
                 assert self._entries is not None
                 values = _take(_as_type(self._entries.array(column.field), column.held), rows)
             elif few:
-                arrays.append(source(told=column.of_messages).dictionary(column.field))
+                arrays.append(source(of_messages=column.of_messages).dictionary(column.field))
                 continue
             else:
-                values = source(told=column.of_messages).array(column.field)
+                values = source(of_messages=column.of_messages).array(column.field)
             arrays.append(values.dictionary_encode() if few else _as_type(values, column.held))
         return arrays
 

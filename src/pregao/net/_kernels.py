@@ -64,12 +64,12 @@ def kernel_time(control, start, length):
 
 
 @njit
-def _take(fd, headers_at, head, most):
-    """Receive up to ``most`` datagrams of a socket into the slots from ``head`` on.
+def _take(fd, headers_at, head, max_count):
+    """Receive up to ``max_count`` datagrams of a socket into the slots from ``head`` on.
 
     Returns their number, or the negative number of the socket's error, which the call clears.
     """
-    got = _recvmmsg(fd, headers_at + head * HEADER_WORDS * 8, most, _DONT_WAIT, 0)
+    got = _recvmmsg(fd, headers_at + head * HEADER_WORDS * 8, max_count, _DONT_WAIT, 0)
     if got >= 0:
         return got
     error = carray(_errno_at(), 1)[0]
@@ -80,8 +80,8 @@ def _take(fd, headers_at, head, most):
 def _note(headers, control, slot, slot_bytes, length, time_ns):
     """Read length and time of a slot, and reset it; return whether its datagram was truncated."""
     row = slot * HEADER_WORDS
-    told = headers[row + CONTROL_LENGTH]
-    time_ns[slot] = kernel_time(control, slot * CONTROL_BYTES, told)
+    control_length = headers[row + CONTROL_LENGTH]
+    time_ns[slot] = kernel_time(control, slot * CONTROL_BYTES, control_length)
     length[slot] = min(headers[row + LENGTH] & 0xFFFFFFFF, slot_bytes)
     # The kernel overwrites the capacity with the length that it used.
     headers[row + CONTROL_LENGTH] = CONTROL_BYTES
@@ -133,16 +133,16 @@ def receive(
     turn = 0
     while True:
         runs[0] = head
-        for place in range(sockets):
-            number = (first + place) % sockets
+        for index in range(sockets):
+            number = (first + index) % sockets
             if turn == rounds and not (polled[number] >> 48) & (_POLL_IN | _POLL_BAD):
                 continue  # poll reported neither data nor an error
             begin = runs[found]
-            most = min(share, head + batch - begin)
-            if most <= 0:
+            max_count = min(share, head + batch - begin)
+            if max_count <= 0:
                 result[MORE] = 1
                 break
-            got = _take(polled[number] & 0xFFFFFFFF, headers_at, begin, most)
+            got = _take(polled[number] & 0xFFFFFFFF, headers_at, begin, max_count)
             if got < 0:
                 result[TROUBLE] = -got
                 result[TROUBLED] = number
@@ -150,14 +150,14 @@ def receive(
                 owners[found] = number
                 found += 1
                 runs[found] = begin + got
-            if got == most:
+            if got == max_count:
                 result[MORE] = 1
         turn += 1
         if found or result[TROUBLE] or turn > rounds:
             break
         if turn == rounds:
-            for place in range(sockets + 1):
-                polled[place] = (polled[place] & 0xFFFFFFFF) | (_POLL_IN << 32)
+            for index in range(sockets + 1):
+                polled[index] = (polled[index] & 0xFFFFFFFF) | (_POLL_IN << 32)
             if timeout_ms == 0 or _poll(polled_at, np.uint64(sockets + 1), timeout_ms) <= 0:
                 return
     count = runs[found] - head
@@ -180,8 +180,8 @@ def receive(
 def sender_of(names, at):
     """Return address and port of an IPv4 socket address as one number."""
     number = np.int64(0)
-    for place in (4, 5, 6, 7, 2, 3):
-        number = number << 8 | np.int64(names[at + place])
+    for index in (4, 5, 6, 7, 2, 3):
+        number = number << 8 | np.int64(names[at + index])
     return number
 
 
@@ -192,18 +192,18 @@ def _merge(
 ):  # fmt: skip
     """Merge the datagrams of several sockets by time; those of one socket keep their order."""
     at = runs[:found].copy()
-    for place in range(runs[found] - runs[0]):
+    for index in range(runs[found] - runs[0]):
         best = -1
         for run in range(found):
             if at[run] < runs[run + 1] and (best < 0 or slot_time[at[run]] < slot_time[at[best]]):
                 best = run
         slot = at[best]
         at[best] += 1
-        offset[place] = slot * slot_bytes
-        length[place] = slot_length[slot]
-        time_ns[place] = slot_time[slot]
-        line[place] = lines[owners[best]]
-        source[place] = sender_of(names, slot * SOCKADDR_BYTES)
+        offset[index] = slot * slot_bytes
+        length[index] = slot_length[slot]
+        time_ns[index] = slot_time[slot]
+        line[index] = lines[owners[best]]
+        source[index] = sender_of(names, slot * SOCKADDR_BYTES)
 
 
 @njit
@@ -214,15 +214,15 @@ def send(
 
     A number below ``end - begin`` means that the system refused the next one.
     """
-    room = len(vectors) // 2
+    capacity = len(vectors) // 2
     done = begin
     while done < end:
-        count = min(room, end - done)
-        for place in range(count):
-            one = done + place
-            vectors[2 * place] = buffer_at + offset[one]
-            vectors[2 * place + 1] = length[one]
-            headers[place * HEADER_WORDS + NAME] = targets_at + target[one] * SOCKADDR_BYTES
+        count = min(capacity, end - done)
+        for index in range(count):
+            one = done + index
+            vectors[2 * index] = buffer_at + offset[one]
+            vectors[2 * index + 1] = length[one]
+            headers[index * HEADER_WORDS + NAME] = targets_at + target[one] * SOCKADDR_BYTES
         sent = _sendmmsg(fd, headers_at, count, 0)
         if sent <= 0:
             break

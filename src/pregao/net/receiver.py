@@ -92,7 +92,7 @@ class CompiledReceiver:
 
         self._kernels = _kernels
         self._spin = spin
-        self._most = max_batch
+        self._max_batch = max_batch
         slots = _RINGS * max_batch
         self._slot_bytes = slot_bytes
         self._buffer = np.zeros(slots * slot_bytes + PADDING, np.uint8)
@@ -151,7 +151,7 @@ class CompiledReceiver:
 
     def receive(self, timeout_s: float) -> DatagramBatch:
         """Wait up to ``timeout_s`` for datagrams; the batch is empty on timeout or wake-up."""
-        limit = self._most
+        limit = self._max_batch
         offset, length = np.empty(limit, np.int64), np.empty(limit, np.int32)
         time_ns, line = np.empty(limit, np.int64), np.empty(limit, np.int32)
         source = np.empty(limit, np.int64)
@@ -228,7 +228,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Taken:
+class _ReceivedDatagrams:
     """Datagrams received one by one."""
 
     payloads: list[bytes] = field(default_factory=list)
@@ -248,7 +248,7 @@ class PlainReceiver:
         slot_bytes: int = SLOT_BYTES,
         spin: bool = False,
     ) -> None:
-        self._most = max_batch
+        self._max_batch = max_batch
         self._slot_bytes = slot_bytes
         self._spin = spin
         self._lines: dict[int, _Line] = {}
@@ -276,13 +276,13 @@ class PlainReceiver:
         numbers = [key.data for key, _ in ready if key.data >= 0]
         if len(numbers) < len(ready):
             self._waker.clear()
-        received = _Taken()
-        share = max(1, self._most // max(1, len(numbers)))
+        received = _ReceivedDatagrams()
+        share = max(1, self._max_batch // max(1, len(numbers)))
         for number in numbers:
             self._take(number, share, received)
         return _batch(received)
 
-    def _take(self, number: int, max_batch: int, received: _Taken) -> None:
+    def _take(self, number: int, max_batch: int, received: _ReceivedDatagrams) -> None:
         line = self._lines[number]
         for _ in range(max_batch):
             try:
@@ -324,7 +324,7 @@ def _time_of(ancillary: list[tuple[int, int, bytes]]) -> int:
     return time.time_ns()
 
 
-def _batch(received: _Taken) -> DatagramBatch:
+def _batch(received: _ReceivedDatagrams) -> DatagramBatch:
     """Return the datagrams as flat arrays, ordered by time."""
     length = np.array([len(payload) for payload in received.payloads], np.int32)
     offset = np.concatenate(([0], np.cumsum(length[:-1], dtype=np.int64)))[: len(length)]

@@ -72,7 +72,7 @@ class _Filled:
     names: Any
     width: int
     text: bool
-    room: int
+    bytes_per_message: int
     """Bytes per message, including validity bits."""
 
 
@@ -200,7 +200,7 @@ class BlockColumns:
             within = [row for row, filled in enumerate(by_kernels) if filled.end <= reach]
             table = table[within]
             by_kernels = [by_kernels[row] for row in within]
-        size = sum(filled.room for filled in by_kernels) * count + len(table) * _SLACK
+        size = sum(filled.bytes_per_message for filled in by_kernels) * count + len(table) * _SLACK
         arena = np.empty(_kernels.ALIGNMENT * (size // _kernels.ALIGNMENT + 1), np.uint8)
         report = np.empty((len(table), _kernels.REPORT_WIDTH), np.int64)
         _kernels.fill_columns(

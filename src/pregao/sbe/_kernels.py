@@ -404,8 +404,8 @@ def walk_parts(
                 count = _number(
                     buffer, position + code[at, COUNT_AT], code[at, COUNT_WIDTH], big_endian
                 )
-                room = end - first
-                if count > room or (count > 0 and max(size, 1) > room // count):
+                available = end - first
+                if count > available or (count > 0 and max(size, 1) > available // count):
                     bad[m] = True
                     break
                 if fill:

@@ -149,8 +149,8 @@ class MessageCodec:
         None means null. Fields that are not named are null, or zero if they cannot be null. A
         member of a record is named by its path, as in ``businessHeader.msgSeqNum``. The caller
         appends groups and data; but if one data field is named, all are written, each given as
-        bytes. ``taken`` fields come from attributes of an object, which is then the first argument;
-        ``fixed`` fields have the same value in every message.
+        bytes. Fields in ``sources`` come from attributes of an object, which is then the first
+        argument; ``fixed`` fields have the same value in every message.
         """
         return packer(self.message, self.schema.byte_order, self.header, names, sources, fixed)
 

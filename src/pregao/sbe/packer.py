@@ -47,8 +47,8 @@ def packer(
     a record is named by its path, as in ``businessHeader.msgSeqNum``. The caller appends groups and
     data, but if one data field is named, all are written, as bytes.
 
-    ``taken`` fields come from attributes of an object, which is then the first argument; None is
-    refused if the field cannot be null. ``fixed`` fields have the same value in every message.
+    Fields in ``sources`` come from attributes of an object, which is then the first argument; None
+    is refused if the field cannot be null. ``fixed`` fields have the same value in every message.
     """
     fields = readings(block)
     leaves = _leaves(block)

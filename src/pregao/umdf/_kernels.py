@@ -61,15 +61,15 @@ def _other_label(slots, known, tallies, kind, slot, found):
 @part
 def frame_fault(buffer, position, end):
     """Return the fault of the message frame at a position, or SOUND."""
-    room = end - position
-    if room < MIN_MESSAGE_SIZE:
+    available = end - position
+    if available < MIN_MESSAGE_SIZE:
         return TRAILING_BYTES
     if load_u16(buffer, position + ENCODING_TYPE_AT) != ENCODING_TYPE:
         return WRONG_ENCODING
     length = np.int64(load_u16(buffer, position + MESSAGE_LENGTH_AT))
     if length < MIN_MESSAGE_SIZE:
         return SMALL_LENGTH
-    return LONG_LENGTH if length > room else SOUND
+    return LONG_LENGTH if length > available else SOUND
 
 
 @njit_or(_FALLBACK)

@@ -117,7 +117,7 @@ def number_events(
 
 @njit
 def follow_counts(
-    starts, kinds, counts, missing, covered, sound, last, stale, proven, doubted, most_in_packet,
+    starts, kinds, counts, missing, covered, sound, last, stale, proven, doubted, max_in_packet,
     steps, before,
 ):  # fmt: skip
     """Process each instrument's items, from one start to the next, and update its counter.
@@ -152,7 +152,7 @@ def follow_counts(
                     if not continues(max(known, 0), count):
                         step = GAP
                         broken = True
-                    elif proof != UNPROVEN and whole and count > most_in_packet * (past - proof):
+                    elif proof != UNPROVEN and whole and count > max_in_packet * (past - proof):
                         proof = max(proof, past)
                 if count > 0:
                     known = count

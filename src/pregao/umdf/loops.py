@@ -80,7 +80,7 @@ class _Loop(ABC):
 
     def __init__(self, max_messages: int) -> None:
         self._sequence = StreamSequence()
-        self._most = max_messages
+        self._max_messages = max_messages
         self._older = self._older_loops = 0
         self.messages = 0
 
@@ -115,9 +115,9 @@ class _Loop(ABC):
     def _begin(self) -> None:
         """Clear the data of the previous loop."""
 
-    def _room(self) -> bool:
+    def _has_capacity(self) -> bool:
         self.messages += 1
-        return self.messages <= self._most
+        return self.messages <= self._max_messages
 
     def _packet_reason(self) -> str | None:
         """Return why the packets so far are no complete loop; None if they are."""
@@ -131,8 +131,8 @@ class _Loop(ABC):
             return f"{missing} packets are missing"
         if not sequence.ended:
             return "the SequenceReset that ends the loop was not received"
-        if self.messages > self._most:
-            return f"the loop has more than {self._most} messages"
+        if self.messages > self._max_messages:
+            return f"the loop has more than {self._max_messages} messages"
         return None
 
 
@@ -163,7 +163,7 @@ class SnapshotLoop(_Loop, Generic[T]):
         found = self._instrument(security_id)
         found.bids += bids
         found.offers += offers
-        if self._room():
+        if self._has_capacity():
             found.items.append(item)
         return found
 
@@ -171,20 +171,20 @@ class SnapshotLoop(_Loop, Generic[T]):
         """Process a statistic, a band or the state of an instrument."""
         found = self._instrument(security_id)
         found.statistics += 1
-        if self._room():
+        if self._has_capacity():
             found.items.append(item)
         return found
 
     def phase(self, item: T) -> None:
         """Process the phase of a group."""
-        if self._room():
+        if self._has_capacity():
             self.phases.append(item)
 
     def _instrument(self, security_id: int) -> InstrumentSnapshot[T]:
         found = self.instruments.get(security_id)
         if found is None:
             found = InstrumentSnapshot(security_id)
-            if self._room():
+            if self._has_capacity():
                 self.instruments[security_id] = found
         return found
 
@@ -221,7 +221,7 @@ class DefinitionLoop(_Loop, Generic[T]):
     def definition(self, security_id: int, tot_no_related_sym: int, item: T) -> None:
         """Process the definition of an instrument; each one states the total number."""
         self.tot_no_related_sym = tot_no_related_sym
-        if self._room():
+        if self._has_capacity():
             self.definitions[security_id] = item
 
     @property

@@ -126,7 +126,7 @@ class Arrival:
 class StreamSequence:
     """Tracks the packets of one stream on one line."""
 
-    __slots__ = ("_holes", "ended", "first", "next_number", "version")
+    __slots__ = ("_gaps", "ended", "first", "next_number", "version")
 
     def __init__(self) -> None:
         self.version: int | None = None
@@ -135,12 +135,12 @@ class StreamSequence:
         self.next_number = 1
         self.ended = False
         """Whether the SequenceReset that ends the version was received."""
-        self._holes: list[range] = []
+        self._gaps: list[range] = []
 
     @property
     def missing(self) -> list[range]:
         """The missing numbers of this version, lowest first."""
-        return list(self._holes)
+        return list(self._gaps)
 
     def accept(self, version: int, number: int, *, resets: bool = False) -> Arrival:
         """Record a packet; ``resets`` states that it contains a SequenceReset."""
@@ -185,19 +185,19 @@ class StreamSequence:
         self.first = first
         self.next_number = first
         self.ended = False
-        self._holes = []
+        self._gaps = []
 
     def _open(self, until: int) -> range:
         gap = range(self.next_number, until)
-        self._holes.append(gap)
+        self._gaps.append(gap)
         self.next_number = until
-        del self._holes[:-MAX_GAPS]  # numbers come from the wire: bound the memory
+        del self._gaps[:-MAX_GAPS]  # numbers come from the wire: bound the memory
         return gap
 
     def _close(self, number: int) -> bool:
-        for index, gap in enumerate(self._holes):
+        for index, gap in enumerate(self._gaps):
             if number in gap:
                 parts = (range(gap.start, number), range(number + 1, gap.stop))
-                self._holes[index : index + 1] = [part for part in parts if part]
+                self._gaps[index : index + 1] = [part for part in parts if part]
                 return True
         return False

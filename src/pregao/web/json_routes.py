@@ -87,7 +87,7 @@ class Parameters:
         minimum: int = -_MAX_ROWS,
         maximum: int = _MAX_ROWS,
     ) -> int:
-        """Return an integer parameter from `minimum` to `most`."""
+        """Return an integer parameter from `minimum` to `maximum`."""
         value = self._given.get(name, default)
         if isinstance(value, str):
             try:

@@ -423,7 +423,7 @@ class LakeInstrument:
 
 
 def thinned(values: list[Any], limit: int) -> list[Any]:
-    """Return at most `most` evenly spaced values of a list, including the last."""
+    """Return at most `limit` evenly spaced values of a list, including the last."""
     if len(values) <= limit:
         return values
     chosen = np.linspace(0, len(values) - 1, limit).astype(np.int64)

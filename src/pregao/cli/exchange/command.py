@@ -194,7 +194,7 @@ async def _serve(
         loop.call_later(seconds, server.stop)
     try:
         async with _recovery(server) as recovery_address:
-            _print_status(server, embedded=embedded, kept=kept, asked_at=recovery_address)
+            _print_status(server, embedded=embedded, kept=kept, recovery_address=recovery_address)
             await server.serve()
     finally:
         await server.close()
@@ -216,7 +216,7 @@ async def _recovery(server: ExchangeServer) -> AsyncIterator[str | None]:
 
 
 def _print_status(
-    server: ExchangeServer, *, embedded: bool, kept: bool, asked_at: str | None = None
+    server: ExchangeServer, *, embedded: bool, kept: bool, recovery_address: str | None = None
 ) -> None:
     """Print the addresses and state of the exchange."""
     settings = server.settings
@@ -241,8 +241,10 @@ def _print_status(
         )
     if settings.legacy is not None:
         _print_line(f"legacy feed (FIX/FAST) of {settings.legacy}")
-    if asked_at is not None:
-        _print_line(f"legacy TCP recovery at {asked_at}, CompIDs CUSTOMER and BVMF (FIX 4.4)")
+    if recovery_address is not None:
+        _print_line(
+            f"legacy TCP recovery at {recovery_address}, CompIDs CUSTOMER and BVMF (FIX 4.4)"
+        )
     _print_line(f"control at 127.0.0.1:{server.control_port}: `pregao exchange ctl --help`")
     if server.metrics_port is not None:
         _print_line(f"http://127.0.0.1:{server.metrics_port}/metrics")

@@ -246,7 +246,7 @@ def _simulate_like(
         raise UsageError("--like fits its own profile: omit --profile.")
     console = shown_on(sys.stderr)
 
-    def tell(number: int, away: float) -> None:
+    def print_round(number: int, away: float) -> None:
         if not quiet:
             print_line(console, f"round {number}: all numbers within a factor of {away:.2f}")
 
@@ -257,7 +257,7 @@ def _simulate_like(
     # Check the folder before the fit, which takes a while.
     prepare_folder(settings.out, settings.force)
     settings = replace(settings, force=True)
-    fitted = like.fit(real, settings, tell)
+    fitted = like.fit(real, settings, print_round)
     with like.fitted_profile(fitted, save) as path, TemporaryDirectory() as folder:
         _simulate(replace(settings, profile=str(path)), quiet)
         if not quiet:

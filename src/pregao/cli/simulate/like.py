@@ -71,8 +71,8 @@ def fit(
 ) -> FittedProfile:
     """Try profiles in short runs until one is close enough; return the best one.
 
-    ``told`` is called after each round with its number and the largest factor by which a number
-    of the simulated flow differs from the real one.
+    ``on_progress`` is called after each round with its number and the largest factor by which a
+    number of the simulated flow differs from the real one.
     """
     target = _real_flow(real)
     data = first_guess(target)

@@ -114,9 +114,9 @@ def walk_stream(
     count = 0
     at: Any = begin
     while at < end:
-        room = end - at
+        available = end - at
         if synced:
-            if room < FRAMING_SIZE or (not recognised and room < HEADERS_SIZE):
+            if available < FRAMING_SIZE or (not recognised and available < HEADERS_SIZE):
                 break
             length = np.int64(load_u16(buffer, at + MESSAGE_LENGTH_AT))
             good = (
@@ -126,7 +126,7 @@ def walk_stream(
             if not good or (not recognised and not is_sound(buffer, at)):
                 synced = False
                 continue
-            if length > room:
+            if length > available:
                 break
             offsets[count] = at
             lengths[count] = length

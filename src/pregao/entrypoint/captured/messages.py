@@ -120,7 +120,7 @@ class BusinessHeaders(NamedTuple):
         return np.where(self.sound, 0, -1).astype(np.int16)
 
 
-class _Places(NamedTuple):
+class _HeaderOffsets(NamedTuple):
     """Offsets of the business header by template id, and of its fields within it."""
 
     header_at: NDArray[np.int32]
@@ -130,7 +130,7 @@ class _Places(NamedTuple):
 
 
 @cache
-def _offsets() -> _Places:
+def _offsets() -> _HeaderOffsets:
     offsets: dict[int, int] = {}
     inner: set[tuple[int, int, int]] = set()
     for version in bundled_versions("entrypoint"):
@@ -146,7 +146,7 @@ def _offsets() -> _Places:
     header_at = np.full(max(offsets) + 1, -1, np.int32)
     for template, offset in offsets.items():
         header_at[template] = offset
-    return _Places(header_at, *found)
+    return _HeaderOffsets(header_at, *found)
 
 
 def business_headers(block: PacketBlock) -> BusinessHeaders:

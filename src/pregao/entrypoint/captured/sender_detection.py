@@ -30,7 +30,7 @@ _ONLY = (
 
 
 @cache
-def _is_evidence() -> NDArray[np.int8]:
+def _sender_of_template() -> NDArray[np.int8]:
     """Return the sender by template id, for templates that only one side sends."""
     schemas = [bundled("entrypoint", each.number) for each in bundled_versions("entrypoint")]
     known = {message.id: message.name for schema in schemas for message in schema.messages}
@@ -81,8 +81,8 @@ class SenderDetector(Generic[FlowT]):
             self._of_flow = more
         new = self._of_flow[flow] == UNKNOWN
         if new.any():
-            telling = _is_evidence()
-            evidence = telling[np.where(templates < len(telling), templates, -1)]
+            senders = _sender_of_template()
+            evidence = senders[np.where(templates < len(senders), templates, -1)]
             for number in np.unique(flow[new & (evidence != UNKNOWN)]).tolist():
                 own = evidence[(flow == number) & (evidence != UNKNOWN)]
                 self._known.setdefault(self.flows[number], int(own[0]))

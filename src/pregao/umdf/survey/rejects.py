@@ -48,7 +48,7 @@ _OTHER = "other reasons"
 MAX_RUNS = 1 << 17
 MAX_GAPS = 1 << 18
 
-_FIRST_ROOM = 256
+_FIRST_CAPACITY = 256
 
 
 # --- Decoding failures ---
@@ -232,9 +232,11 @@ class SequenceAudit:
     def __init__(self, max_runs: int = MAX_RUNS, max_gaps: int = MAX_GAPS) -> None:
         self._max_runs = max_runs
         self._max_gaps = max_gaps
-        self._slots = np.full(4 * _FIRST_ROOM, -1, np.int32)
-        self._runs = np.empty((min(_FIRST_ROOM, max_runs), survey_kernels.RUN_COLUMNS), np.int64)
-        self._gaps = np.empty((min(_FIRST_ROOM, max_gaps), 4), np.int64)
+        self._slots = np.full(4 * _FIRST_CAPACITY, -1, np.int32)
+        self._runs = np.empty(
+            (min(_FIRST_CAPACITY, max_runs), survey_kernels.RUN_COLUMNS), np.int64
+        )
+        self._gaps = np.empty((min(_FIRST_CAPACITY, max_gaps), 4), np.int64)
         self._state = np.zeros(survey_kernels.AUDIT_STATE, np.int64)
         self._state[survey_kernels.FREE_GAP] = -1
 
@@ -253,14 +255,14 @@ class SequenceAudit:
         step = 1 << 14
         for start in range(0, len(lines), step):
             part = slice(start, start + step)
-            self._make_room(min(step, len(lines) - start))
+            self._reserve(min(step, len(lines) - start))
             survey_kernels.follow_sequences(
                 lines[part], walked.channel[part], walked.sequence_version[part],
                 walked.sequence_number[part], walked.message_count[part], resets[part],
                 times[part], self._slots, self._runs, self._gaps, self._state,
             )  # fmt: skip
 
-    def _make_room(self, packets: int) -> None:
+    def _reserve(self, packets: int) -> None:
         """Grow the tables, up to their limits, by the maximum that these packets can need."""
         used = int(self._state[survey_kernels.RUNS_USED])
         if used + 2 * packets > len(self._runs) and len(self._runs) < self._max_runs:
@@ -303,7 +305,7 @@ class SequenceAudit:
         }
 
     def gaps(self, limit: int = 20) -> list[SequenceGap]:
-        """Return the earliest open gaps, at most ``most``."""
+        """Return the earliest open gaps, at most ``limit``."""
         found: list[SequenceGap] = []
         for row in self._runs[: self._state[survey_kernels.RUNS_USED]].tolist():
             if (

@@ -45,7 +45,7 @@ class Peaks:
         self._peaks = np.zeros(16, np.int64)
 
     def add(self, times: npt.NDArray[np.int64], keys: npt.NDArray[np.int32], count: int) -> None:
-        """Count events of keys at these times; ``most`` is the number of keys."""
+        """Count events of keys at these times; ``count`` is the number of keys."""
         if count > len(self._peaks):
             more = 2 * count - len(self._peaks)
             self._tags = np.concatenate((self._tags, np.full((more, _HELD_SPANS), -1, np.int64)))
@@ -273,5 +273,5 @@ class Survey:
         }
 
     def gaps(self, limit: int = 20) -> list[SequenceGap]:
-        """Return the earliest unclosed gaps in sequences, at most ``most``."""
+        """Return the earliest unclosed gaps in sequences, at most ``limit``."""
         return self.audit.gaps(limit)
