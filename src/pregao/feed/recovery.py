@@ -1,4 +1,4 @@
-"""Healing of one instrument: effects of its messages and snapshots on its book.
+"""Recovery of one instrument: effects of its messages and snapshots on its book.
 
 A gap makes the instrument stale. Its messages are queued until a snapshot includes the missed ones;
 then the snapshot is loaded, and the queued messages after it are applied. While packets of the
@@ -22,8 +22,10 @@ from pregao.umdf.templates import EMPTY_BOOK
 T = TypeVar("T")
 
 MAX_INSTRUMENTS = 100_000
-"""Maximum number of undefined instruments that a channel follows; messages of
-others are counted and dropped."""
+"""Maximum number of undefined instruments that a channel follows.
+
+Messages of others are counted and dropped.
+"""
 MAX_QUEUED = 100_000
 """Maximum number of queued messages of one stale instrument."""
 MAX_QUEUED_TOTAL = 10_000_000
@@ -144,9 +146,17 @@ class InstrumentFollower(Generic[T]):
     """Follows the counter of one instrument, queues messages while it is stale, and heals it."""
 
     __slots__ = (
-        "_before", "_first", "_forgotten", "_kept", "_last_item", "_limits", "_sound", "count",
-        "gap", "security_id",
-    )  # fmt: skip
+        "_correct_at",
+        "_count_before_gap",
+        "_dropped_at",
+        "_first_counted",
+        "_kept",
+        "_last_item",
+        "_limits",
+        "count",
+        "gap",
+        "security_id",
+    )
 
     def __init__(
         self, security_id: int, count: InstrumentCount, limits: QueueLimits | None = None
@@ -158,15 +168,15 @@ class InstrumentFollower(Generic[T]):
         self._kept: deque[_Kept[T]] = deque()
         """Messages since the gap, or since the book became unconfirmed."""
         self._limits = QueueLimits() if limits is None else limits
-        self._forgotten: PacketKey | None = None
+        self._dropped_at: PacketKey | None = None
         """The packet of the newest message dropped from the queue."""
-        self._before = count.copy()
+        self._count_before_gap = count.copy()
         """The counter before the gap."""
-        self._sound: PacketKey | None = None
+        self._correct_at: PacketKey | None = None
         """The last packet at which the book was known to be correct."""
         self._last_item: PacketKey | None = None
         """The packet of the last message that was counted, or that emptied the book."""
-        self._first: IncrementalMessage[T] | None = None
+        self._first_counted: IncrementalMessage[T] | None = None
         """The first counted message after an unknown count."""
 
     @property
@@ -178,21 +188,24 @@ class InstrumentFollower(Generic[T]):
         """Whether some of the channel's ``missing`` packets were not made up for."""
         return missing > self.count.proven
 
-    def is_next(self, packet_key: PacketKey, count: int, missing: int) -> bool:
-        """Count a message if it is the next one of a trusted book. Returns whether it is."""
-        if self._kept or not self.count.goes_on(count, missing):
+    def accept_next(self, packet_key: PacketKey, count: int, missing: int) -> bool:
+        """Count a message if it is the next one of a trusted book; return whether it was.
+
+        This is the fast path of `message` for nearly all messages.
+        """
+        if self._kept or not self.count.accept_next(count, missing):
             return False
-        self._last_item = self._sound = packet_key
+        self._last_item = self._correct_at = packet_key
         return True
 
     def is_steady(self, missing: int) -> bool:
-        """Whether `goes_on` would accept the next message if its count is the next."""
+        """Whether `accept_next` would accept a message with the next count."""
         return not self._kept and self.count.is_steady(missing)
 
-    def go_on(self, packet_key: PacketKey, count: int) -> None:
-        """Continue after a message: the fast path counted all up to it, as `goes_on` would have."""
+    def resume_at(self, packet_key: PacketKey, count: int) -> None:
+        """Continue after a message up to which the fast path has counted all."""
         self.count.last = count
-        self._last_item = self._sound = packet_key
+        self._last_item = self._correct_at = packet_key
 
     def message(
         self, message: IncrementalMessage[T], missing: int = 0, *, sound: bool = True
@@ -212,11 +225,13 @@ class InstrumentFollower(Generic[T]):
         step = own.follow(item, count, missing, sound=sound)
         changes: list[BookAction[T]] = []
         if was_stale and not own.stale:
-            changes += self._known_again(item, message.packet_key)
+            changes += self._heal(item, message.packet_key)
         match step:
             case GapStep.GAP:
-                self._before = InstrumentCount(last, was_stale, proven, own.max_messages_per_packet)
-                self.gap = self._gap_of(message, self._before)
+                self._count_before_gap = InstrumentCount(
+                    last, was_stale, proven, own.max_messages_per_packet
+                )
+                self.gap = self._gap_of(message, self._count_before_gap)
                 self._keep(_Kept(message, missing, sound))
                 return [*changes, MarkStale(self.gap, message)]
             case GapStep.QUEUED:
@@ -229,11 +244,11 @@ class InstrumentFollower(Generic[T]):
         elif self._kept:
             self._forget()
         if emptied or count:
-            self._sound = message.packet_key
+            self._correct_at = message.packet_key
             if emptied:
-                self._first = None
+                self._first_counted = None
             elif last == NOTHING:
-                self._first = message
+                self._first_counted = message
         changes.append(ApplyMessage(message))
         return changes
 
@@ -243,8 +258,8 @@ class InstrumentFollower(Generic[T]):
         """Process a ChannelReset: the book is known to be empty; the counter continues."""
         was_stale = self.count.stale
         self.count.follow(GapItem.RESET, 0, missing, sound=sound)
-        self._last_item = self._sound = packet_key
-        changes = self._known_again(GapItem.RESET, packet_key) if was_stale else []
+        self._last_item = self._correct_at = packet_key
+        changes = self._heal(GapItem.RESET, packet_key) if was_stale else []
         self._forget()
         return changes
 
@@ -262,7 +277,7 @@ class InstrumentFollower(Generic[T]):
         """Mark the book stale until a snapshot arrives. Returns None if it already was."""
         if self.gap is not None:
             return None
-        self._before = self.count.copy()
+        self._count_before_gap = self.count.copy()
         self.count.stale = True
         self.gap = InstrumentGap(self.security_id, key, None, None, reason)
         return self.gap
@@ -281,58 +296,62 @@ class InstrumentFollower(Generic[T]):
         """
         assert found.header is not None
         count = found.header.last_rpt_seq or 0
-        if self._forgotten is not None and not covers(packet_key, self._forgotten):
+        if self._dropped_at is not None and not covers(packet_key, self._dropped_at):
             return []  # messages after it are no longer kept
         if self.gap is None:
-            return self._held_against(found, packet_key, count, missing, covered)
-        if self._sound is not None and not covers(packet_key, self._sound):
+            return self._compare(found, packet_key, count, missing, covered)
+        if self._correct_at is not None and not covers(packet_key, self._correct_at):
             return []  # it is older than the last correct book
         gap = self.gap
-        shown_later = not covers(packet_key, PacketKey(*gap.found_at[:2]))
+        precedes_gap = not covers(packet_key, PacketKey(*gap.found_at[:2]))
         stale = self.count
-        if shown_later:
+        if precedes_gap:
             # The snapshot precedes the message that revealed the gap.
-            self.count = self._before.copy()
+            self.count = self._count_before_gap.copy()
         step = self.count.follow(GapItem.SNAPSHOT, count, missing, covered)
-        if shown_later and step is GapStep.AGREES:
+        if precedes_gap and step is GapStep.AGREES:
             stale.proven = max(stale.proven, self.count.proven)
             self.count = stale
             return []  # the missing messages are after it
-        self._sound = self._last_item = packet_key
+        self._correct_at = self._last_item = packet_key
         changes: list[BookAction[T]] = [
             LoadSnapshot(found, packet_key),
             MarkHealed(gap, GapItem.SNAPSHOT, packet_key),
         ]
-        return changes + self._again(packet_key)
+        return changes + self._reprocess_kept(packet_key)
 
     def absent(
         self, packet_key: PacketKey, missing: int = 0, covered: int = 0
     ) -> list[BookAction[T]]:
         """Process a complete snapshot loop without the instrument: its book was empty then."""
-        if self._forgotten is not None and not covers(packet_key, self._forgotten):
+        if self._dropped_at is not None and not covers(packet_key, self._dropped_at):
             return []
         gap = self.gap
-        if gap is not None and self._sound is not None and not covers(packet_key, self._sound):
+        if (
+            gap is not None
+            and self._correct_at is not None
+            and not covers(packet_key, self._correct_at)
+        ):
             return []
-        if gap is None and not self._is_quiet_since(packet_key) and not self._kept:
+        if gap is None and not self._is_unchanged_since(packet_key) and not self._kept:
             return []
         before = self.count
         if gap is not None and not covers(packet_key, PacketKey(*gap.found_at[:2])):
-            self.count = self._before.copy()
+            self.count = self._count_before_gap.copy()
         if self.count.follow(GapItem.ABSENT, 0, missing, covered) is GapStep.NOTED:
             self.count = before
             return []
-        self._sound = self._last_item = packet_key
+        self._correct_at = self._last_item = packet_key
         changes: list[BookAction[T]] = [ClearBook(packet_key)]
         if gap is not None:
             changes.append(MarkHealed(gap, GapItem.ABSENT, packet_key))
-        return changes + self._again(packet_key)
+        return changes + self._reprocess_kept(packet_key)
 
-    def _is_quiet_since(self, packet_key: PacketKey) -> bool:
+    def _is_unchanged_since(self, packet_key: PacketKey) -> bool:
         """Whether no message after a packet was counted or emptied the book."""
         return self._last_item is None or covers(packet_key, self._last_item)
 
-    def _again(self, packet_key: PacketKey) -> list[BookAction[T]]:
+    def _reprocess_kept(self, packet_key: PacketKey) -> list[BookAction[T]]:
         """Process the kept messages after a packet again."""
         kept = list(self._kept)
         self.gap = None
@@ -343,7 +362,7 @@ class InstrumentFollower(Generic[T]):
                 changes += self.message(each.message, each.missing, sound=each.sound)
         return changes
 
-    def _held_against(
+    def _compare(
         self,
         found: InstrumentSnapshot[T],
         packet_key: PacketKey,
@@ -352,33 +371,34 @@ class InstrumentFollower(Generic[T]):
         covered: int,
     ) -> list[BookAction[T]]:
         """Compare a snapshot with a book that is not stale."""
-        quiet = self._is_quiet_since(packet_key)
-        if quiet or self._kept:
-            if not quiet:
+        unchanged = self._is_unchanged_since(packet_key)
+        if unchanged or self._kept:
+            if not unchanged:
                 # It is loaded before the messages that arrived since, if it covers more.
                 if covered <= self.count.proven:
                     return []
                 self.count.last = count
             step = self.count.follow(GapItem.SNAPSHOT, count, missing, covered)
-            self._sound = packet_key
+            self._correct_at = packet_key
             if step is GapStep.AGREES:
-                return [MatchSnapshot(packet_key)] if quiet else []
+                return [MatchSnapshot(packet_key)] if unchanged else []
             self._last_item = packet_key
-            return [LoadSnapshot(found, packet_key), *self._again(packet_key)]
-        first = self._first
+            return [LoadSnapshot(found, packet_key), *self._reprocess_kept(packet_key)]
+        first = self._first_counted
         if first is not None and not covers(packet_key, first.packet_key):
-            self._first = None
+            self._first_counted = None
             if first.rpt_seq != count + 1:
                 # The first count received does not follow that of the snapshot.
-                self._before = replace(self.count, last=count, stale=False)
-                self.gap = self._gap_of(first, self._before)
+                self._count_before_gap = replace(self.count, last=count, stale=False)
+                self.gap = self._gap_of(first, self._count_before_gap)
                 self.count.stale = True
-                self._sound = packet_key
-                self._forgotten = self._last_item
+                self._correct_at = packet_key
+                self._dropped_at = self._last_item
                 return [MarkStale(self.gap, first)]
         return []
 
     def _gap_of(self, message: IncrementalMessage[T], before: InstrumentCount) -> InstrumentGap:
+        """Describe the gap that a message reveals, given the count before it."""
         count, last = message.rpt_seq or 0, max(before.last, 0)
         key = key_of(message)
         if before.last == UNSEEN:
@@ -391,21 +411,24 @@ class InstrumentFollower(Generic[T]):
         return InstrumentGap(self.security_id, key, None, None, reason)
 
     def _keep(self, kept: _Kept[T]) -> None:
+        """Queue a message; if a queue is full, drop its oldest one."""
         limits = self._limits
         self._kept.append(kept)
         limits.used += 1
         if len(self._kept) > limits.max_queued or limits.used > limits.max_queued_total:
             # Only a snapshot after the dropped message can heal it now.
-            self._forgotten = self._kept.popleft().message.packet_key
+            self._dropped_at = self._kept.popleft().message.packet_key
             limits.used -= 1
             limits.overflows += 1
 
     def _forget(self) -> None:
+        """Drop all queued messages."""
         self._limits.used -= len(self._kept)
         self._kept.clear()
-        self._forgotten = self._first = None
+        self._dropped_at = self._first_counted = None
 
-    def _known_again(self, by: GapItem, packet_key: PacketKey) -> list[BookAction[T]]:
+    def _heal(self, by: GapItem, packet_key: PacketKey) -> list[BookAction[T]]:
+        """End the gap, if there is one; what was queued since then is not needed."""
         gap, self.gap = self.gap, None
         self._forget()
         return [] if gap is None else [MarkHealed(gap, by, packet_key)]

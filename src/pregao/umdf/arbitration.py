@@ -18,9 +18,13 @@ from pregao.umdf.sequencing import PacketKey, next_version, version_distance
 T = TypeVar("T")
 
 MAX_HELD_PACKETS = 65_536
+"""Maximum number of packets held while earlier ones are missing."""
 MAX_WAIT_NS = 20 * MILLISECOND
+"""Maximum time to wait for missing packets."""
 REMEMBERED = 65_536
+"""Number of packets whose first feed and arrival time are remembered."""
 REORDER = 16
+"""Number of packets by which every feed must be past a gap before it is declared lost."""
 MAX_RUNS = 16_384
 """Maximum number of remembered runs of consecutive packets."""
 
@@ -125,7 +129,7 @@ class Arbiter(Generic[T]):
         self._ended = False
         self._promised = 1
         """All numbers below this one were sent, according to a heartbeat."""
-        self._newer: PacketKey | None = None
+        self._announced: PacketKey | None = None
         """The next packet of a later version, according to a heartbeat."""
         self._reached = dict.fromkeys(feeds, 0)
         """The last number of the version that each feed has delivered."""
@@ -177,7 +181,7 @@ class Arbiter(Generic[T]):
         """Return the last number of the version that a feed has delivered."""
         return self._reached.get(feed, 0)
 
-    def go_on(self, following: int, reached: Mapping[str, int]) -> None:
+    def resume_at(self, following: int, reached: Mapping[str, int]) -> None:
         """Continue after packets that another component delivered while the arbiter was calm."""
         self._next = following
         self._reached.update(reached)
@@ -217,7 +221,7 @@ class Arbiter(Generic[T]):
             if not self._ended:
                 self._promised = max(self._promised, next_number)
         elif version_distance(self._version, version) > 0:
-            self._newer = PacketKey(version, next_number)
+            self._announced = PacketKey(version, next_number)
         self._watch(time_ns)
         return outcomes
 
@@ -234,6 +238,7 @@ class Arbiter(Generic[T]):
         self._whole_since, self._base = packet_key.sequence_number, packet_key.sequence_version
 
     def _is_past(self, packet_key: PacketKey) -> bool:
+        """Whether a packet precedes the next expected one."""
         assert self._version is not None
         if packet_key.sequence_version == self._version:
             return packet_key.sequence_number < self._next
@@ -265,10 +270,11 @@ class Arbiter(Generic[T]):
         return bool(reached) and min(reached.values()) >= self._next + self._reorder
 
     def _watch(self, now_ns: int) -> None:
-        """Set the time since which packets are missing: the packet after them arrived, or a
-        heartbeat.
+        """Start or stop the wait for missing packets.
+
+        It starts when a packet or a heartbeat after them arrives.
         """
-        if not self._held and self._promised <= self._next and self._newer is None:
+        if not self._held and self._promised <= self._next and self._announced is None:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = self._held[self._following()][2] if self._held else now_ns
@@ -290,14 +296,15 @@ class Arbiter(Generic[T]):
             self._waiting_since = None
 
     def _deliver(self, packet_key: PacketKey) -> PacketDelivered[T]:
+        """Deliver a held packet and continue after it."""
         item, feed, time_ns, resets = self._held.pop(packet_key)
         new_version = packet_key.sequence_version != self._version
         if new_version or packet_key.sequence_number != self._next:
             self._begin_run(packet_key.sequence_number)
         if new_version:
             self._begin_version()
-            if self._newer is not None and self._is_reached(self._newer, packet_key):
-                self._newer = None
+            if self._announced is not None and self._is_reached(self._announced, packet_key):
+                self._announced = None
         self._version, self._next = packet_key.sequence_version, packet_key.sequence_number + 1
         self._ended = resets
         return PacketDelivered(packet_key, item, feed, time_ns, new_version)
@@ -308,9 +315,9 @@ class Arbiter(Generic[T]):
         version = self._version
         return min(
             self._held,
-            key=lambda place: (
-                version_distance(version, place.sequence_version),
-                place.sequence_number,
+            key=lambda key: (
+                version_distance(version, key.sequence_version),
+                key.sequence_number,
             ),
         )
 
@@ -322,8 +329,8 @@ class Arbiter(Generic[T]):
                 yield PacketsLost(self._version, self._next, self._promised - 1)
                 self._begin_run(self._promised)
                 self._next = self._promised
-            if self._newer is not None:
-                yield from self._go_on_at(self._newer)
+            if self._announced is not None:
+                yield from self._start_announced_version(self._announced)
             return
         following = self._following()
         if following.sequence_version != self._version:
@@ -337,10 +344,10 @@ class Arbiter(Generic[T]):
         yield self._deliver(following)
         yield from self._release()
 
-    def _go_on_at(self, following: PacketKey) -> Iterator[PacketsLost]:
+    def _start_announced_version(self, following: PacketKey) -> Iterator[PacketsLost]:
         """Start a later version of which only heartbeats were received."""
         assert self._version is not None
-        self._newer = None
+        self._announced = None
         if not self._ended:
             yield PacketsLost(self._version, self._next, None)
         self._begin_version()
@@ -352,9 +359,11 @@ class Arbiter(Generic[T]):
             self._next = following.sequence_number
 
     def _begin_version(self) -> None:
+        """Reset what is known of the numbers of a version."""
         self._promised = 1
         self._reached = dict.fromkeys(self._reached, 0)
 
     @staticmethod
     def _is_reached(newer: PacketKey, packet_key: PacketKey) -> bool:
+        """Whether a packet is of the announced version or of a later one."""
         return version_distance(packet_key.sequence_version, newer.sequence_version) <= 0

@@ -57,7 +57,7 @@ class EventNumbers:
         """The last packet key, the number of the last event, and whether that event has ended."""
         return self._last_key, self._event, self._begins
 
-    def go_on(self, packet_key: PacketKey, event: int, *, over: bool) -> None:
+    def resume_at(self, packet_key: PacketKey, event: int, *, over: bool) -> None:
         """Continue after messages up to a packet that another component numbered."""
         self._last_key, self._event, self._begins = packet_key, event, over
 

@@ -164,7 +164,7 @@ class InstrumentCount:
         self.proven = max(self.proven, covered - (not sound))
         return GapStep.APPLIES
 
-    def goes_on(self, count: int, missing: int) -> bool:
+    def accept_next(self, count: int, missing: int) -> bool:
         """Whether a message is the next one, with nothing missing since the last proof; counts it.
 
         This is the fast path of `follow` for nearly all messages.

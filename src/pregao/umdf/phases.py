@@ -237,7 +237,7 @@ class Phases:
                     changes.append(StatusChange(security_id, was, phase))
         return changes
 
-    def untold_event(self, security_id: int, security_trading_status: Code) -> TradingEvent:
+    def inferred_event(self, security_id: int, security_trading_status: Code) -> TradingEvent:
         """Return the event of a state on the legacy feed, which does not state it (002 §15.6).
 
         A separate instrument rejoins its group with the state of the group.

@@ -72,11 +72,11 @@ class Channel:
         self._outdated = 0
         """Number of outdated packets since then."""
         self._now_ns = 0
-        self._done = 0
-        """Number of messages of the next packet that are already applied."""
-        self._follow({}, from_the_start=settings.from_the_start)
+        self._applied_messages = 0
+        """Number of messages of the next packet that the fast path has already applied."""
+        self._start_sequence({}, from_the_start=settings.from_the_start)
 
-    def _follow(self, books: dict[int, OrderBook], *, from_the_start: bool) -> None:
+    def _start_sequence(self, books: dict[int, OrderBook], *, from_the_start: bool) -> None:
         """Start a new sequence, before any of its packets."""
         settings = self.settings
         self._arbiter: Arbiter[RawPacket] = Arbiter(
@@ -96,7 +96,7 @@ class Channel:
             new_book=self._new_book,
             max_instruments=settings.max_instruments,
         )
-        self._emitter.know = self._follower.add_instrument
+        self._emitter.add_instrument = self._follower.add_instrument
 
     def _new_book(self) -> OrderBook:
         return PriorityBook()
@@ -192,16 +192,16 @@ class Channel:
         settings = self.settings
         self._sites = Sites(settings.sites, settings.heartbeat_ns, now_ns)
         self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self._counters.feeds]
-        self._settle()
+        self._update_streams()
 
     def tick(self, now_ns: int) -> None:
         """Advance the clock: declare missing packets lost, detect silence."""
         self._now_ns = max(now_ns, self._now_ns)
-        self._arbitrated(self._arbiter.expire(now_ns))
-        self._catch_up()
+        self._process_outcomes(self._arbiter.expire(now_ns))
+        self._enter_announced_version()
         self._notice_silence()
         self._emitter.expire_news(now_ns)
-        self._settle()
+        self._update_streams()
 
     def deadline(self) -> int | None:
         """Return when `tick` must be called next; None while nothing is pending."""
@@ -211,10 +211,11 @@ class Channel:
         return min((each for each in waits if each is not None), default=None)
 
     def _notice_silence(self) -> None:
+        """Emit ChannelDown when the followed site falls silent, and look for another site."""
         life = self._sites.life
         if life.check(self._now_ns):
             self._counters.outages += 1
-            self._on_current_packet()
+            self._use_current_position()
             self._emitter.end_event()
             self._emitter.emit(channel_events.ChannelDown, life.silent_ns(self._now_ns))
         if life.down or (self._recovery.idle and self._sites.followed):
@@ -236,15 +237,15 @@ class Channel:
         """
         self._now_ns = max(now_ns, self._now_ns)
         self._counters.failures += 1
-        self._done = 0
+        self._applied_messages = 0
         security_ids, position = [*self._follower.books], self._follower.position
         if position is not None:
-            self._on_current_packet()
+            self._use_current_position()
             self._emitter.lost_packets(position[0], position[1] + 1, None)
         self._restart(self._sites.followed, keep_books=False)
         for security_id in security_ids:
             self._follower.add_instrument(security_id)
-        self._settle()
+        self._update_streams()
 
     def _restart(self, site: int, *, keep_books: bool = True) -> None:
         """Follow a site without any knowledge of its sequence; it may be the current one."""
@@ -252,9 +253,9 @@ class Channel:
         self._sites.followed = site
         self._sites.life.down = self._synchronized = False
         self._progress_ns, self._outdated = self._now_ns, 0
-        self._on_current_packet()
+        self._use_current_position()
         self._emitter.restart()
-        self._follow(self._follower.books if keep_books else {}, from_the_start=False)
+        self._start_sequence(self._follower.books if keep_books else {}, from_the_start=False)
         for security_id in self.instruments:
             self._follower.add_instrument(security_id)
 
@@ -287,23 +288,24 @@ class Channel:
             counters.bad_packets += 1
             return
         if stream is Stream.INCREMENTAL:
-            self._incremental(feed, header, payload, received_ns)
+            self._on_incremental_packet(feed, header, payload, received_ns)
         elif not self._recovery.listens(stream, feed):
             counters.unexpected_packets += 1
         else:
-            self._looped(stream, header, RawPacket.of(header, payload, received_ns))
-        self._settle()
+            self._on_recovery_packet(stream, header, RawPacket.of(header, payload, received_ns))
+        self._update_streams()
 
-    def _incremental(
+    def _on_incremental_packet(
         self, feed: str, header: PacketHeader, payload: bytes, received_ns: int
     ) -> None:
+        """Process a packet of the incremental stream: arbitrate it, or read its heartbeat."""
         sites, now_ns = self._sites, self._now_ns
         key = PacketKey(header.sequence_version, header.sequence_number)
         expected = self._arbiter.expected if sites.is_followed(feed) else None
         if expected is not None and header.sequenced and _is_past(key, expected):
             raw = RawPacket(header, payload, received_ns)  # a duplicate is not parsed
         else:
-            raw = self._walked(header, payload, received_ns)
+            raw = self._locate_messages(header, payload, received_ns)
             if not raw.frames:
                 self._counters.bad_packets += 1
                 return
@@ -316,33 +318,34 @@ class Channel:
         feed_counters.packets += 1
         if header.sequenced:
             resets = is_reset(raw)
-            self._arbitrated(self._arbiter.accept(feed, key, now_ns, raw, resets=resets))
+            self._process_outcomes(self._arbiter.accept(feed, key, now_ns, raw, resets=resets))
             return
         feed_counters.heartbeats += 1
         number = next_number(raw, self._decoder)
         if number is None:
             self._counters.undecoded_messages += 1
         else:
-            self._heartbeat(PacketKey(header.sequence_version, number), header, received_ns)
+            self._on_heartbeat(PacketKey(header.sequence_version, number), header, received_ns)
 
-    def _walked(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
+    def _locate_messages(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
         """Return a packet with the locations of its messages."""
         return RawPacket.of(header, payload, received_ns)
 
-    def _heartbeat(self, following: PacketKey, header: PacketHeader, received_ns: int) -> None:
+    def _on_heartbeat(self, following: PacketKey, header: PacketHeader, received_ns: int) -> None:
         """Process a heartbeat, which names the next packet (000 §7.5)."""
         if self._follower.position is None:
             self._emitter.set_packet(None, header.sending_time_ns, received_ns)
             self._follower.begin(following)
-        self._arbitrated(self._arbiter.heartbeat(*following, self._now_ns))
-        self._catch_up()
+        self._process_outcomes(self._arbiter.heartbeat(*following, self._now_ns))
+        self._enter_announced_version()
         expected = self._arbiter.expected
         if following == expected and not self._arbiter.held:
-            self._goes_on()
+            self._on_progress()
         elif expected is not None and precedes(following, expected):
             self._on_outdated_packet()
 
-    def _arbitrated(self, outcomes: Iterable[FeedOutcome[RawPacket]]) -> None:
+    def _process_outcomes(self, outcomes: Iterable[FeedOutcome[RawPacket]]) -> None:
+        """Deliver packets in sequence; count duplicates, late packets and losses."""
         feeds = self._counters.feeds
         for outcome in outcomes:
             match outcome:
@@ -356,11 +359,11 @@ class Channel:
                     feeds[outcome.feed].late += 1
                     self._on_outdated_packet()
                 case PacketsLost(version, first, last):
-                    self._on_current_packet()
+                    self._use_current_position()
                     self._emitter.lost_packets(version, first, last)
                     if last is not None:
                         self._follower.lose(PacketKey(version, last))
-                    self._goes_on()
+                    self._on_progress()
 
     def _deliver(self, raw: RawPacket, packet_key: PacketKey) -> None:
         """Apply the next packet of the sequence."""
@@ -371,31 +374,33 @@ class Channel:
         if position is not None and position.sequence_version != packet_key.sequence_version:
             emitter.emit(channel_events.VersionChanged, packet_key.sequence_version)
         packet = raw.decoded(self._decoder)
-        unread = [found for found in packet.outcomes if found.reason]
-        if unread:
-            counters.undecoded_messages += len(unread)
-            emitter.lost_packets(packet_key.sequence_version, *[packet_key.sequence_number] * 2)
-        done, self._done = self._done, 0
+        undecoded = [found for found in packet.outcomes if found.reason]
+        if undecoded:
+            counters.undecoded_messages += len(undecoded)
+            # Unreadable messages count as a lost packet.
+            version, number = packet_key
+            emitter.lost_packets(version, number, number)
+        done, self._applied_messages = self._applied_messages, 0
         follower.deliver(packet, done)
         counters.delivered += 1
         counters.messages += len(packet.outcomes)
         counters.overflows = self._limits.overflows
         if emitter.reset:
             emitter.reset = self._recovery.idle = False
-        self._goes_on()
+        self._on_progress()
 
-    def _catch_up(self) -> None:
+    def _enter_announced_version(self) -> None:
         """Move to a new sequence version that only heartbeats have announced."""
         expected, position = self._arbiter.expected, self._follower.position
         if expected is None or position is None:
             return
         if expected.sequence_version != position.sequence_version:
-            self._on_current_packet()
+            self._use_current_position()
             self._emitter.emit(channel_events.VersionChanged, expected.sequence_version)
             self._follower.lose(PacketKey(expected.sequence_version, expected.sequence_number - 1))
 
-    def _goes_on(self) -> None:
-        """Record that the sequence advanced, with all gaps before it known."""
+    def _on_progress(self) -> None:
+        """Record that the sequence advanced; the channel is up again if it was down."""
         self._progress_ns = self._now_ns
         self._outdated = 0
         if self._sites.life.down:
@@ -413,13 +418,13 @@ class Channel:
             self._counters.resyncs += 1
             self._restart(self._sites.followed)
 
-    def _on_current_packet(self) -> None:
-        """Attribute the next events to the current position, not to a packet."""
+    def _use_current_position(self) -> None:
+        """Attribute the next events to the last packet applied: no new packet causes them."""
         self._emitter.set_packet(self._follower.position, 0, self._now_ns)
 
     # Recovery streams
 
-    def _looped(self, stream: Stream, header: PacketHeader, raw: RawPacket) -> None:
+    def _on_recovery_packet(self, stream: Stream, header: PacketHeader, raw: RawPacket) -> None:
         """Process a packet of the snapshot or definition stream."""
         if not raw.frames:
             self._counters.bad_packets += 1
@@ -443,7 +448,7 @@ class Channel:
             self._counters.definition_loops = definitions.loops
             self._counters.instruments_dropped += definitions.take_dropped()
 
-    def _settle(self) -> None:
+    def _update_streams(self) -> None:
         """Join the streams that are needed now, and leave the others."""
         emitter = self._emitter
         snapshots = (
@@ -461,7 +466,7 @@ class Channel:
             self._follower.leave_snapshots()
         if not (self._synchronized or snapshots or definitions or self.last_packet is None):
             self._synchronized = True
-            self._on_current_packet()
+            self._use_current_position()
             emitter.emit(channel_events.Synchronized)
 
 

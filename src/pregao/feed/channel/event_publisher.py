@@ -146,7 +146,7 @@ class EventEmitter(EventLog):
         """Whether a ChannelReset arrived since this was last cleared."""
         self.backlog: MessageBacklog | None = None
         """Queue of messages about the market state; None if they are processed immediately."""
-        self.know: Callable[[int], None] = lambda _: None
+        self.add_instrument: Callable[[int], None] = lambda _: None
         """Adds an instrument to the follower."""
         self._news = NewsParts(settings.max_news_bytes, settings.news_ns)
         self._set_aside: dict[int, int] = {}
@@ -220,7 +220,7 @@ class EventEmitter(EventLog):
             return True
         if template_id in templates.SECURITY_DEFINITIONS and self.state.definitions.complete:
             if values["securityUpdateAction"] != "DELETE":
-                self.know(values["securityID"])
+                self.add_instrument(values["securityID"])
             return True
         return False
 
@@ -385,7 +385,7 @@ class EventEmitter(EventLog):
             if change is channel_events.DefinitionChange.DELETED:
                 self.state.delete(security_id)
             else:
-                self.know(security_id)
+                self.add_instrument(security_id)
                 self.changed(self.state.define(instrument, self._current_packet))
 
     def changed(self, changes: Iterable[StateChange]) -> None:

@@ -109,7 +109,7 @@ class Follower(BaseFollower[OrderBook]):
             rpt_seq = values.get("rptSeq") or None
             version, missing = found.frame.version, self._gaps.missing
             self.moved.add(security_id)
-            if rpt_seq and sound and instrument.is_next(packet_key, rpt_seq, missing):
+            if rpt_seq and sound and instrument.accept_next(packet_key, rpt_seq, missing):
                 key = MessageKey(packet_key[0], packet_key[1], index)
                 update = book_update(key, template, version, values)
                 fault = None if update is None else self._apply(security_id, event, update)

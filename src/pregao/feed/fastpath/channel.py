@@ -144,7 +144,7 @@ class FastChannel(Channel):
         payload = datagrams.payload(at)
         concerned = self._concerned(*line, payload, when)
         self._take_back(concerned)
-        self._done = done
+        self._applied_messages = done
         super().receive(*line, payload, when, when)
         if concerned is not None:
             self._pausing = self._pause = 0
@@ -170,11 +170,11 @@ class FastChannel(Channel):
         self._looked_at = RawPacket.of(header, payload, when)
         return instruments_of(self._looked_at.decoded(self._decoder))
 
-    def _walked(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
+    def _locate_messages(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
         looked_at, self._looked_at = self._looked_at, None
         if looked_at is not None and looked_at.payload is payload:
             return looked_at
-        return super()._walked(header, payload, received_ns)
+        return super()._locate_messages(header, payload, received_ns)
 
     def _read_schema(self, datagrams: DatagramColumns, at: int) -> bool:
         """Switch to the schema version of a packet. Returns False if unsupported or already set."""
@@ -277,7 +277,7 @@ class FastChannel(Channel):
             flat = book if isinstance(book, FlatBook) else None
             steady = follower.is_steady(security_id) and (flat is None or flat.steady)
             last = follower.followed(security_id).count.last
-            driver.know(security_id, last, flat, steady=steady)
+            driver.set_instrument(security_id, last, flat, steady=steady)
         follower.moved.clear()
 
     def _take_back(self, concerned: frozenset[int] | None = None) -> None:
@@ -359,7 +359,7 @@ class FastChannel(Channel):
                 of_feed.heartbeats += own.heartbeats
         self._now_ns, self._progress_ns = words["now"], words["progress"]
         self._outdated = words["behind"]
-        self._arbiter.go_on(words["next"], reached)
+        self._arbiter.resume_at(words["next"], reached)
         version = words["version"]
         if tallies["delivered"]:
             key = PacketKey(version, words["next"] - 1)
@@ -368,14 +368,16 @@ class FastChannel(Channel):
             emitter.now_ns = self._now_ns
         if words["event_at"]:  # of the last packet, or of one applied in part
             key = PacketKey(version, words["event_at"])
-            follower.events.go_on(key, words["event"], over=bool(words["begins"]))
+            follower.events.resume_at(key, words["event"], over=bool(words["begins"]))
             driver.set(event_at=0)
 
     def _sync_instruments(self, concerned: frozenset[int] | None = None) -> None:
         follower = self._follower
         version = self._driver.last_packet()[0]
         for each in self._driver.changed(concerned):
-            follower.followed(each.security_id).go_on(PacketKey(version, each.number), each.counted)
+            follower.followed(each.security_id).resume_at(
+                PacketKey(version, each.number), each.counted
+            )
             if each.key is not None:
                 book = follower.books[each.security_id]
                 assert isinstance(book, FlatBook)

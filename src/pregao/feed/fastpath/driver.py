@@ -96,7 +96,7 @@ class FastPathDriver:
         self._lines = np.empty(0, np.int64)
         self.securities: list[int] = []
         """Instruments by their index in the arrays."""
-        self._places: dict[int, int] = {}
+        self._indexes: dict[int, int] = {}
         self._instruments: Int64Array = np.empty(0, np.int64)
         self._changed: Int64Array = np.empty(0, np.int64)
         self._books: dict[int, FlatBook] = {}
@@ -138,14 +138,14 @@ class FastPathDriver:
         """Remove all instruments."""
         self._control[w.CHANGED] = 0
         self.securities = []
-        self._places, self._books = {}, {}
+        self._indexes, self._books = {}, {}
         self._set_capacity(_FIRST_CAPACITY)
 
-    def _header_value(self, security_id: int) -> int:
+    def _index_of(self, security_id: int) -> int:
         """Return the index of an instrument; a new one is added."""
-        index = self._places.get(security_id)
+        index = self._indexes.get(security_id)
         if index is None:
-            index = self._places[security_id] = len(self.securities)
+            index = self._indexes[security_id] = len(self.securities)
             if index * w.INSTRUMENT_WORDS == len(self._instruments):
                 self._set_capacity(2 * index)
             self.securities.append(security_id)
@@ -156,13 +156,15 @@ class FastPathDriver:
 
     def knows(self, security_id: int) -> bool:
         """Whether the kernel has the instrument."""
-        return security_id in self._places
+        return security_id in self._indexes
 
-    def know(self, security_id: int, last: int, book: FlatBook | None, *, steady: bool) -> None:
+    def set_instrument(
+        self, security_id: int, last: int, book: FlatBook | None, *, steady: bool
+    ) -> None:
         """Set an instrument's last count and book, and whether its next message applies as is."""
         if security_id >= 1 << 63:
             return  # beyond the kernel's signed 64 bits
-        offset = self._header_value(security_id) * w.INSTRUMENT_WORDS
+        offset = self._index_of(security_id) * w.INSTRUMENT_WORDS
         words = self._instruments
         words[offset + w.STEADY] = steady
         words[offset + w.HAS_BOOK] = book is not None
@@ -195,7 +197,7 @@ class FastPathDriver:
             found = []
             words = self._instruments
             for each in of:  # only a few
-                offset = self._places.get(each, -1) * w.INSTRUMENT_WORDS
+                offset = self._indexes.get(each, -1) * w.INSTRUMENT_WORDS
                 if offset >= 0 and words[offset + w.CHANGE] == w.CHANGES:
                     found.append(words[offset : offset + w.INSTRUMENT_WORDS].tolist())
                     words[offset + w.CHANGE] = w.LISTED
@@ -265,7 +267,7 @@ class FastPathDriver:
         """Set the books changed in the unfinished market event."""
         words = self._instruments
         for index, (security_id, event) in enumerate(touched.items()):
-            offset = self._header_value(security_id) * w.INSTRUMENT_WORDS
+            offset = self._index_of(security_id) * w.INSTRUMENT_WORDS
             self._touched[2 * index : 2 * index + 2] = offset, event
             words[offset + w.TOUCH] = index + 1
         self._words[w.TOUCHED] = len(touched)

@@ -319,7 +319,7 @@ class LegacyFeedChannel:
         """Start the channel: request the streams it needs."""
         self._now_ns = now_ns
         self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self.settings.feeds]
-        self._settle()
+        self._update_streams()
 
     def tick(self, now_ns: int) -> None:
         """Advance the clock: declare missing messages lost and detect silence."""
@@ -330,7 +330,7 @@ class LegacyFeedChannel:
             self.counters.outages += 1
             self._log.set_packet(self.last_packet, 0, self._now_ns)
             self._log.emit(channel_events.ChannelDown, DEAD_AFTER_NS)
-        self._settle()
+        self._update_streams()
 
     def deadline(self) -> int | None:
         """Return the time of the next `tick`; None if nothing is awaited."""
@@ -356,12 +356,12 @@ class LegacyFeedChannel:
         )
         self._take(events, now_ns)
         self.counters.delivered = self._channel.incremental.counters.delivered
-        self._settle()
+        self._update_streams()
 
     def give_up(self, now_ns: int) -> None:
         """Declare the first missing messages lost immediately."""
         self._take(self._channel.incremental.give_up(now_ns), now_ns)
-        self._settle()
+        self._update_streams()
 
     def restart(self, now_ns: int) -> None:
         """Rebuild all state from the recovery streams after processing a packet failed midway."""
@@ -385,7 +385,7 @@ class LegacyFeedChannel:
         for security_id in security_ids:
             self._channel.follower.add_instrument(security_id)
         self._synchronized = False
-        self._settle()
+        self._update_streams()
 
     # Datagrams
 
@@ -420,7 +420,7 @@ class LegacyFeedChannel:
         counters.messages = line.messages
         dropped, self._channel.state.dropped = self._channel.state.dropped, 0
         counters.instruments_dropped += dropped
-        self._settle()
+        self._update_streams()
 
     def _take(self, events: Iterable[LineEvent], received_ns: int) -> None:
         log = self._log
@@ -494,7 +494,7 @@ class LegacyFeedChannel:
             self._trades.clear()
         self._trades.add(key)
 
-    def _settle(self) -> None:
+    def _update_streams(self) -> None:
         """Join the loop streams while anything is missing, and leave them when nothing is."""
         channel, emptied = self._channel, self._log.emptied
         if emptied:

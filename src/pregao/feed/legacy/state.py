@@ -206,7 +206,7 @@ class LegacyState:
         if instrument is not None and phase is not None:
             self._changed(self.phases.group_phase(instrument.group, phase))
         if status is not None:
-            event = self.phases.untold_event(security_id, status)
+            event = self.phases.inferred_event(security_id, status)
             self._changed(self.phases.security_status(security_id, status, event))
         if session is not None:
             self._changed([StatisticsReset((security_id,))])
