@@ -213,7 +213,7 @@ class MatchingEngine:
             keeps_numbers,
         )
         self._now_ns = 0
-        self._untold: CommandOutcome | None = None
+        self._pending_outcome: CommandOutcome | None = None
         for instrument in instruments:
             if instrument.security_id in self.market.listings:
                 raise UsageError(f"security ID {instrument.security_id} is used by two instruments")
@@ -237,8 +237,8 @@ class MatchingEngine:
         if handler is None:
             raise UsageError(f"{type(command).__name__} is not a command of the engine")
         self._now_ns = now_ns
-        outcome = self._untold or CommandOutcome([], [])
-        self._untold = None
+        outcome = self._pending_outcome or CommandOutcome([], [])
+        self._pending_outcome = None
         market.units, market.reports = outcome
         while (due := market.next_due_ns) is not None and due <= now_ns:
             auction_close.run_due(market, due)
@@ -247,7 +247,7 @@ class MatchingEngine:
         try:
             handler(market, command, now_ns)
         except UsageError:
-            self._untold = outcome
+            self._pending_outcome = outcome
             raise
         if market.implied_of:
             _touch(market, command)
@@ -258,11 +258,11 @@ class MatchingEngine:
     def state(self) -> tuple[Market, int, CommandOutcome | None]:
         """Return the complete state between two commands, for a copy."""
         self.market.units, self.market.reports = [], []
-        return self.market, self._now_ns, self._untold
+        return self.market, self._now_ns, self._pending_outcome
 
     def restore(self, state: tuple[Market, int, CommandOutcome | None]) -> None:
         """Restore the state of a copy that has the same instruments."""
-        self.market, self._now_ns, self._untold = state
+        self.market, self._now_ns, self._pending_outcome = state
 
     def drop_due(self, now_ns: int) -> None:
         """Drop auction ends that are due; market operations must end those auctions."""

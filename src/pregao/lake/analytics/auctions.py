@@ -133,7 +133,7 @@ def _states(day: LakeDay) -> DataFrame:
         "from_ns",
         "until_ns",
         "auction_end_ns",
-        F.col("event").alias("told_event"),
+        F.col("event").alias("message_event"),
         F.lead("event").over(in_order).alias("next_event"),
     )
 
@@ -179,7 +179,7 @@ def _theoretical(day: LakeDay) -> DataFrame:
             F.col("md_entry_timestamp_ns").alias("time_ns"),
             F.when(stands, F.col("md_entry_px")).alias("price"),
             F.when(stands, F.col("md_entry_size")).alias("size"),
-        ).alias("price_told"),
+        ).alias("price_update"),
     )
 
 
@@ -202,7 +202,7 @@ def _imbalances(day: LakeDay) -> DataFrame:
             F.col("md_entry_timestamp_ns").alias("time_ns"),
             F.when(stands, side).alias("side"),
             F.when(stands, F.col("md_entry_size")).alias("size"),
-        ).alias("imbalance_told"),
+        ).alias("imbalance_update"),
     )
 
 
@@ -224,17 +224,17 @@ def _published_together() -> list[Column]:
         ),
         F.coalesce(F.sum("trade.size"), F.lit(0)).alias("uncross_volume"),
         F.count("trade").alias("uncross_trades"),
-        _in_order("price_told", "theoretical"),
-        _in_order("imbalance_told", "imbalances"),
+        _in_order("price_update", "theoretical"),
+        _in_order("imbalance_update", "imbalances"),
         *[
-            F.max_by(f"{kind}_told", F.when(counts, F.col("at"))).alias(f"{name}_{kind}")
+            F.max_by(f"{kind}_update", F.when(counts, F.col("at"))).alias(f"{name}_{kind}")
             for kind in ("price", "imbalance")
             for name, counts in (
-                ("last", F.col(f"{kind}_told").isNotNull()),
-                ("standing", F.col(f"{kind}_told.stands")),
+                ("last", F.col(f"{kind}_update").isNotNull()),
+                ("standing", F.col(f"{kind}_update.stands")),
             )
         ],
-        F.min_by("told_event", change).alias("start_event"),
+        F.min_by("message_event", change).alias("start_event"),
         F.max_by("next_event", change).alias("end_event"),
     ]
 

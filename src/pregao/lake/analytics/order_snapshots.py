@@ -72,7 +72,7 @@ FOUND = (
     column("index_in_packet", pa.int32(), "Index of the entry in its message."),
     column("time_ns", pa.int64(), "Event time."),
     column("moment", pa.int64(), "Event time: messages of equal times are of one event."),
-    column("told_before", pa.int64(), "Quantity before."),
+    column("stated_before", pa.int64(), "Quantity before."),
     column("recovery", pa.bool_(), "Whether it was resent to restore a book."),
 )
 _SCHEMA = pa.schema([pa.field(field.name, field.type) for field in FOUND])
@@ -239,7 +239,7 @@ class _FoundRows:
             implied=pa.array((updates.flags[row] & IMPLIED) != 0, mask=~stays),
             time_ns=happened,
             moment=happened,
-            told_before=nulled(np.concatenate([before[single], taken_size[:taken]])),
+            stated_before=nulled(np.concatenate([before[single], taken_size[:taken]])),
             recovery=pa.array((updates.flags[row] & RECOVERY) != 0),
         )
 

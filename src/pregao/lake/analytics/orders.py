@@ -175,7 +175,7 @@ def _acts(day: LakeDay, found: DataFrame) -> DataFrame:
         F.col("md_entry_position_no").alias("position"),
         F.col("md_entry_px").alias("price"),
         F.col("md_entry_size").alias("size"),
-        F.col("md_entry_prev_size").alias("told_before"),
+        F.col("md_entry_prev_size").alias("stated_before"),
         F.col("entering_firm").alias("firm"),
         F.col("md_insert_timestamp_ns").alias("insert_ns"),
         day.tables.is_implied(order_messages).alias("implied"),
@@ -189,7 +189,7 @@ def _acts(day: LakeDay, found: DataFrame) -> DataFrame:
         F.lit("DELETE").alias("action"),
         F.col("md_entry_position_no").alias("position"),
         F.col("md_entry_px").alias("price"),
-        F.col("md_entry_size").alias("told_before"),
+        F.col("md_entry_size").alias("stated_before"),
     )
     single = changed.unionByName(deleted, allowMissingColumns=True).unionByName(
         found.where(F.col("action") != LOST), allowMissingColumns=True
@@ -211,8 +211,8 @@ def _with_sizes(acts: DataFrame) -> DataFrame:
     """Add the size before: as published, or as the previous message left it."""
     so_far = Window.partitionBy(*_ORDER).orderBy("place")
     left = F.lag("size").over(so_far)
-    stated = F.coalesce("told_before", F.when(F.col("action") == SNAPSHOT, F.col("size")))
-    sized = acts.withColumn("before", F.coalesce("told_before", left)).withColumn(
+    stated = F.coalesce("stated_before", F.when(F.col("action") == SNAPSHOT, F.col("size")))
+    sized = acts.withColumn("before", F.coalesce("stated_before", left)).withColumn(
         "unseen", F.coalesce(left - stated, F.lit(0))
     )
     return sized.withColumn(
@@ -243,7 +243,7 @@ def _with_fills(day: LakeDay, acts: DataFrame) -> DataFrame:
     so_far = Window.partitionBy(*_MOMENT, "side").orderBy("place")
     used = F.sum(F.when(after_trade, F.col("less")).otherwise(0)).over(so_far)
     # Where the size of a deletion is optional, it is absent exactly after a trade.
-    unsized = (F.col("action") == "DELETE") & F.col("told_before").isNull()
+    unsized = (F.col("action") == "DELETE") & F.col("stated_before").isNull()
     less = F.col("less")
     filled = after_trade & (
         ((less > 0) & ((used <= F.col("volume")) | unsized)) | (less.isNull() & unsized)

@@ -83,10 +83,10 @@ COLUMNS = (
 )
 
 _PUBLISHED = (
-    column("told_price", PRICE, ""),
-    column("told_volume", pa.int64(), ""),
-    column("told_vwap", PRICE, ""),
-    column("told_trades", pa.int64(), ""),
+    column("stated_price", PRICE, ""),
+    column("stated_volume", pa.int64(), ""),
+    column("stated_vwap", PRICE, ""),
+    column("stated_trades", pa.int64(), ""),
 )
 _SINGLE_PRICES = {"open": OPENING_PRICE, "high": HIGH_PRICE, "low": LOW_PRICE}
 _EXTREMES = ("high", "low")
@@ -132,7 +132,7 @@ def session_stats(day: LakeDay, trades: DataFrame) -> DataFrame:
         "trading_session_id", "trade_id", (F.col("publications") > 1).alias("corrected"),
     )  # fmt: skip
     rows = (
-        session_trades.withColumn("told", F.lit(None).cast("int"))
+        session_trades.withColumn("statistic", F.lit(None).cast("int"))
         .unionByName(_published(day.messages), allowMissingColumns=True)
         .withColumn("snapshot", F.lit(False))
         .unionByName(_first_shown(day), allowMissingColumns=True)
@@ -142,7 +142,7 @@ def session_stats(day: LakeDay, trades: DataFrame) -> DataFrame:
     grouped = _since_known(placed).groupBy(*INSTRUMENT, "session", "session_start_ns")
     statistics = with_average(grouped.agg(*_ours(), *_theirs(), *_known(), *_increments()))
     pairs = _agreements()
-    compared = statistics.where("traded_or_told").select(
+    compared = statistics.where("traded_or_published").select(
         "*",
         _names({name: compares for name, (compares, _) in pairs.items()}).alias("compared"),
         _names({name: compares & ~same for name, (compares, same) in pairs.items()}).alias(
@@ -162,14 +162,14 @@ def _first_shown(day: LakeDay) -> DataFrame:
     """Return the values of each instrument's first snapshot, at its event key."""
     shown = _published(day.in_first_snapshots)
     last_trades = day.in_first_snapshots(LAST_TRADE_PRICE).select(
-        *INSTRUMENT, "place", F.lit(LAST_TRADE_PRICE).alias("told"), "trade_id"
+        *INSTRUMENT, "place", F.lit(LAST_TRADE_PRICE).alias("statistic"), "trade_id"
     )
     rows = shown.unionByName(last_trades, allowMissingColumns=True)
-    kinds = [name for name in rows.columns if name not in (*INSTRUMENT, "told")]
+    kinds = [name for name in rows.columns if name not in (*INSTRUMENT, "statistic")]
     return (
-        rows.groupBy(*INSTRUMENT, "told")
+        rows.groupBy(*INSTRUMENT, "statistic")
         .agg(F.min_by(F.struct(*kinds), "place").alias("first"))
-        .select(*INSTRUMENT, "told", "first.*", F.lit(True).alias("snapshot"))
+        .select(*INSTRUMENT, "statistic", "first.*", F.lit(True).alias("snapshot"))
     )
 
 
@@ -182,7 +182,7 @@ def _busts(day: LakeDay, trades: DataFrame) -> DataFrame:
         *INSTRUMENT,
         "place",
         F.coalesce("traded_at", F.lit(-1)).alias("busted_place"),
-        F.lit(TRADE_BUST).alias("told"),
+        F.lit(TRADE_BUST).alias("statistic"),
         F.lit(False).alias("snapshot"),
     )
 
@@ -195,7 +195,7 @@ def _since_known(rows: DataFrame) -> DataFrame:
     """
     session = Window.partitionBy(*INSTRUMENT, "session")
     at = F.col("place")
-    is_statistic = F.col("told") == EXECUTION_STATISTICS
+    is_statistic = F.col("statistic") == EXECUTION_STATISTICS
     # From the last to the first: otherwise Spark would scan all following rows for each.
     backwards = session.orderBy(F.desc("place"), F.desc("snapshot"))
     so_far = session.orderBy("place")
@@ -212,14 +212,14 @@ def _since_known(rows: DataFrame) -> DataFrame:
 
 
 def _published(read: Callable[[int], DataFrame]) -> DataFrame:
-    """Return the exchange's statistics: one row per message, with its template in ``told``."""
+    """Return the exchange's statistics: one row per message, with its template in ``statistic``."""
     executions = read(EXECUTION_STATISTICS).select(
         *INSTRUMENT, "place", "trading_session_id",
-        F.lit(EXECUTION_STATISTICS).alias("told"),
-        F.lit(None).cast("decimal(18,4)").alias("told_price"),
-        F.col("trade_volume").alias("told_volume"),
-        F.col("vwap_px").alias("told_vwap"),
-        F.col("number_of_trades").alias("told_trades"),
+        F.lit(EXECUTION_STATISTICS).alias("statistic"),
+        F.lit(None).cast("decimal(18,4)").alias("stated_price"),
+        F.col("trade_volume").alias("stated_volume"),
+        F.col("vwap_px").alias("stated_vwap"),
+        F.col("number_of_trades").alias("stated_trades"),
     )  # fmt: skip
     for template in _SINGLE_PRICES.values():
         messages = read(template)
@@ -229,8 +229,8 @@ def _published(read: Callable[[int], DataFrame]) -> DataFrame:
         single = messages.select(
             *INSTRUMENT,
             "place",
-            F.lit(template).alias("told"),
-            F.when(stands, F.col("md_entry_px")).alias("told_price"),
+            F.lit(template).alias("statistic"),
+            F.when(stands, F.col("md_entry_px")).alias("stated_price"),
             *missing(_PUBLISHED[1:]),
         )
         executions = executions.unionByName(single, allowMissingColumns=True)
@@ -239,7 +239,7 @@ def _published(read: Callable[[int], DataFrame]) -> DataFrame:
 
 def _ours() -> list[Column]:
     """Return our statistics, from the trades that were not busted."""
-    counts = F.col("told").isNull() & ~F.col("busted")
+    counts = F.col("statistic").isNull() & ~F.col("busted")
     counted = {name: F.when(counts, F.col(name)) for name in ("price", "size", "place")}
     lasting = counts & F.col("sets_last_price")
     opening = counts & F.col("opening")
@@ -258,9 +258,11 @@ def _ours() -> list[Column]:
         F.coalesce(volume, F.lit(0)).alias("volume"),
         F.coalesce(notional, F.lit(0)).alias("notional"),
         F.count_if(counts).alias("trades"),
-        F.count_if(F.col("told").isNull() & F.col("busted")).alias("busts"),
+        F.count_if(F.col("statistic").isNull() & F.col("busted")).alias("busts"),
         # A value only from a snapshot yields no row.
-        (F.count_if(F.col("told").isNull() | ~F.col("snapshot")) > 0).alias("traded_or_told"),
+        (F.count_if(F.col("statistic").isNull() | ~F.col("snapshot")) > 0).alias(
+            "traded_or_published"
+        ),
         F.max_by("trading_session_id", F.when(F.col("trading_session_id").isNotNull(), at)).alias(
             "trading_session_id"
         ),
@@ -272,15 +274,17 @@ def _theirs() -> list[Column]:
 
     def last(name: str, template: int) -> Column:
         # Wrapped, so that a withdrawn statistic counts as published.
-        return F.max_by(F.struct(name), F.when(F.col("told") == template, F.col("place")))[name]
+        return F.max_by(F.struct(name), F.when(F.col("statistic") == template, F.col("place")))[
+            name
+        ]
 
     return [
         *[
-            last("told_price", template).alias(f"published_{name}")
+            last("stated_price", template).alias(f"published_{name}")
             for name, template in _SINGLE_PRICES.items()
         ],
         *[
-            last(f"told_{name}", EXECUTION_STATISTICS).alias(f"published_{name}")
+            last(f"stated_{name}", EXECUTION_STATISTICS).alias(f"published_{name}")
             for name in ("volume", "vwap", "trades")
         ],
     ]
@@ -290,13 +294,16 @@ def _known() -> list[Column]:
     """Return the first published statistics of a session that began before the data."""
 
     def first(name: str, template: int) -> Column:
-        first_session = (F.col("told") == template) & (F.col("session") == 0)
+        first_session = (F.col("statistic") == template) & (F.col("session") == 0)
         return F.min_by(F.struct(name), F.when(first_session, F.col("place")))[name]
 
     return [
-        *[first("told_price", _SINGLE_PRICES[name]).alias(f"initial_{name}") for name in _EXTREMES],
         *[
-            first(f"told_{name}", EXECUTION_STATISTICS).alias(f"initial_{name}")
+            first("stated_price", _SINGLE_PRICES[name]).alias(f"initial_{name}")
+            for name in _EXTREMES
+        ],
+        *[
+            first(f"stated_{name}", EXECUTION_STATISTICS).alias(f"initial_{name}")
             for name in ("volume", "vwap", "trades")
         ],
     ]
@@ -304,7 +311,7 @@ def _known() -> list[Column]:
 
 def _increments() -> list[Column]:
     """Return our statistics after the first known ones, and whether they can be compared."""
-    is_trade = F.col("told").isNull()
+    is_trade = F.col("statistic").isNull()
     later = F.col("counted_at") > F.col("known_at")
     counts = is_trade & ~F.col("busted") & later
     lasting = counts & F.col("sets_last_price")
@@ -313,7 +320,9 @@ def _increments() -> list[Column]:
     before = F.col("session") == 0
     # A trade with a number below the highest seen is a republication of one from before.
     again = is_trade & ((F.col("corrected") & ~later) | (F.col("trade_id") < F.col("newest_trade")))
-    undone = (F.col("told") == TRADE_BUST) & later & (F.col("busted_place") <= F.col("known_at"))
+    undone = (
+        (F.col("statistic") == TRADE_BUST) & later & (F.col("busted_place") <= F.col("known_at"))
+    )
     return [
         F.coalesce(volume, F.lit(0)).alias("later_volume"),
         F.coalesce(notional, F.lit(0)).alias("later_notional"),
@@ -326,17 +335,17 @@ def _increments() -> list[Column]:
             "settled"
         ),
         F.coalesce(
-            F.max(F.when(F.col("told") == EXECUTION_STATISTICS, F.col("place")))
+            F.max(F.when(F.col("statistic") == EXECUTION_STATISTICS, F.col("place")))
             > F.any_value("known_at"),
             F.lit(False),
-        ).alias("told_later"),
+        ).alias("published_later"),
     ]
 
 
 def _agreements() -> dict[str, tuple[Column, Column]]:
     """Return for each statistic whether it can be compared, and whether ours is equal."""
     complete = F.col("session") > 0
-    moved = F.col("told_later") | (F.col("later_trades") > 0)
+    moved = F.col("published_later") | (F.col("later_trades") > 0)
     compares = complete | (F.col("settled") & moved)
     known_volume = F.coalesce("initial_volume", F.lit(0))
     volume = F.col("published_volume").cast("decimal(19,0)")

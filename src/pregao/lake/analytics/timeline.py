@@ -143,7 +143,7 @@ class Timeline:
         phase = None if group is None else self._phases.phase(group)
         event = message.trading_event
         if event == UNTOLD:
-            event = self._phases.untold_event(security_id, message.code).name
+            event = self._phases.inferred_event(security_id, message.code).name
         self._phases.security_status(security_id, message.code, event)
         self._sessions[security_id] = message.trading_session_id
         self._auction_ends[security_id] = message.auction_end_ns

@@ -233,11 +233,11 @@ def _without_quotes(day: LakeDay) -> DataFrame:
         F.when(F.col("publications") > 1, F.col("latest.time_ns")).alias("correction_time_ns"),
         # A trade published again after its bust is valid.
         F.coalesce(F.col("bust.place") > F.col("latest.place"), F.lit(False)).alias("busted"),
-        F.col("bust.time_ns").alias("told_bust_ns"),
+        F.col("bust.time_ns").alias("published_bust_ns"),
     )
     kinds = joined.select(
         "*",
-        F.when(F.col("busted"), F.col("told_bust_ns")).alias("bust_time_ns"),
+        F.when(F.col("busted"), F.col("published_bust_ns")).alias("bust_time_ns"),
         *[bit("trade_condition", mask).alias(name) for name, mask in CONDITIONS.items()],
         *[
             F.coalesce(F.col("trd_sub_type") == sub_type, F.lit(False)).alias(name)

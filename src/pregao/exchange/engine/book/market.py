@@ -501,17 +501,17 @@ class SilentMarket(Market):
 
     __slots__ = ()
 
-    def report_accepted(self, *_told: object, **_more: object) -> None:
+    def report_accepted(self, *_report: object, **_more: object) -> None:
         """Report nothing."""
 
-    def cancelled(self, *_told: object, **_more: object) -> None:
+    def cancelled(self, *_report: object, **_more: object) -> None:
         """Report nothing."""
 
-    def filled(self, *_told: object, **_more: object) -> None:
+    def filled(self, *_report: object, **_more: object) -> None:
         """Report nothing."""
 
-    def modified(self, *_told: object, **_more: object) -> None:
+    def modified(self, *_report: object, **_more: object) -> None:
         """Report nothing."""
 
-    def restated(self, *_told: object, **_more: object) -> None:
+    def restated(self, *_report: object, **_more: object) -> None:
         """Report nothing."""
