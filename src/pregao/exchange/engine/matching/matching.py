@@ -32,15 +32,15 @@ class Execution:
     """
 
     __slots__ = (
-        "before",
         "blocked",
         "cancelled",
-        "ended",
         "filled",
         "hidden",
         "last_px",
+        "must_stop",
         "prevented",
         "price",
+        "ranks_before",
         "sub_type",
         "trades",
         "updates",
@@ -56,22 +56,27 @@ class Execution:
         """Sub type of its trades, or None for regular ones."""
         self.price: int | None = None
         """Price of its trades if it is not that of the resting orders."""
-        self.before: list[tuple[int, int]] | None = None
+        self.ranks_before: list[tuple[int, int]] | None = None
         """Ranks of the opposite side before matching, to recompute positions of updates."""
         self.cancelled = 0
-        """Quantity canceled to prevent self-trades."""
-        self.ended = False
+        """Quantity canceled to prevent self-trades, of resting and incoming orders."""
+        self.must_stop = False
         """Whether the incoming order must stop, because it would trade with its own investor."""
         self.filled = 0
+        """Quantity traded."""
         self.hidden = 0
         """Quantity traded against orders with a disclosed quantity."""
         self.last_px = 0
+        """Price of the last trade."""
         self.blocked = False
         """Whether the next trade would leave the auction band."""
 
 
 def tradable_within(listing: Listing, side: OrderSide, limit_key: int, enough: int) -> int:
-    """Return the quantity that an order of this side could trade now, including hidden quantity."""
+    """Return the quantity that an order of this side could trade now, including hidden quantity.
+
+    Levels are counted until they have ``enough``.
+    """
     opposite = listing.opposite(side)
     best = opposite.best_price()
     if best is None:
@@ -104,18 +109,18 @@ def match(
     """
     opposite = listing.opposite(order.side)
     investor = order.investor_id
-    if investor and execution.before is None and market.track_positions:
-        execution.before = opposite.ranks()
+    if investor and execution.ranks_before is None and market.track_positions:
+        execution.ranks_before = opposite.ranks()
     keys = opposite.keys
     levels = opposite.levels
     opening = listing.statistics.opening is None
     low, high = listing.auction_low, listing.auction_high
     trades, updates = execution.trades, execution.updates
-    sub_type, own_price = execution.sub_type, execution.price
+    sub_type, fixed_price = execution.sub_type, execution.price
     leaves = order.leaves
-    kept = 0 if max_quantity is None or max_quantity > leaves else leaves - max_quantity
-    while leaves > kept and keys:
-        key = keys[-1]
+    min_leaves = 0 if max_quantity is None or max_quantity > leaves else leaves - max_quantity
+    while leaves > min_leaves and keys:
+        key = keys[-1]  # the best level: worse levels have lower keys
         if key < limit_key:
             break
         level = levels[key]
@@ -136,13 +141,13 @@ def match(
                 if resting.level is None:
                     execution.cancelled += resting.leaves
                 if verdict is SelfTradeAction.INCOMING_ENDS:
-                    execution.ended = True
+                    execution.must_stop = True
                     break
                 continue
-        if own_price is not None:
-            price = own_price
+        if fixed_price is not None:
+            price = fixed_price
         visible = resting.visible
-        remaining = leaves - kept
+        remaining = leaves - min_leaves
         quantity = visible if visible < remaining else remaining
         leaves -= quantity
         order.leaves = leaves
@@ -254,7 +259,7 @@ def execution_event(
     Summary, orders canceled to prevent self-trades, trades, opening/high/low if they changed, book
     updates, statistics. Without a trade there are only the book updates.
     """
-    if execution.prevented and execution.before is not None:
+    if execution.prevented and execution.ranks_before is not None:
         _set_positions(execution, listing.opposite(OrderSide(aggressor)))
     if not execution.filled:
         market.publish(execution.prevented + execution.updates)
@@ -281,7 +286,7 @@ def execution_event(
 
 def _set_positions(execution: Execution, opposite: BookSide) -> None:
     """Recompute the positions of book updates, which are published in a different order."""
-    ranks = execution.before
+    ranks = execution.ranks_before
     assert ranks is not None
     side = opposite.side
     for items in (execution.prevented, execution.updates):

@@ -88,7 +88,7 @@ def match_retail(
         ahead = _customers_ahead(listing, order, price)
         if ahead:
             match(market, listing, order, limit_key, execution, now_ns, ahead)
-        if execution.ended or execution.blocked:
+        if execution.must_stop or execution.blocked:
             return
         _trade(market, listing, order, price, execution, now_ns)
     match(market, listing, order, limit_key, execution, now_ns)

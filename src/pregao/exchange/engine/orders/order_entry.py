@@ -209,8 +209,8 @@ def execute(
         match_retail(market, listing, order, limit_key, execution, now_ns)
     else:
         match(market, listing, order, limit_key, execution, now_ns)
-    if execution.ended:
-        execution.ended = False
+    if execution.must_stop:
+        execution.must_stop = False
         execution.cancelled += order.leaves
         cancel(market, order, now_ns, ExecRestatementReason.SELF_TRADING_PREVENTION)
         return

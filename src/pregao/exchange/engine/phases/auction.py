@@ -43,6 +43,7 @@ from pregao.exchange.engine.model.reject_codes import BOUND_IN_AUCTION, Reject
 _Plateau = tuple[int, int, int]
 """Lowest and highest price of a range, and its imbalance (positive: buyers)."""
 
+# Reasons of announcements.
 EXTENSION = "extension"
 PROTECTION = "protection band"
 RANDOM_END = "random end"
@@ -70,7 +71,7 @@ class _Crossing(NamedTuple):
 def theoretical(listing: Listing) -> TheoreticalUncrossing | None:
     """Return the current theoretical result of the auction, or None if nothing would trade."""
     bids, offers = listing.bids, listing.offers
-    crossing = _crossing(bids, offers)
+    crossing = _find_crossing(bids, offers)
     if crossing is None:
         return None
     quantity = crossing.quantity
@@ -94,7 +95,7 @@ def theoretical(listing: Listing) -> TheoreticalUncrossing | None:
     return best
 
 
-def _crossing(bids: BookSide, offers: BookSide) -> _Crossing | None:
+def _find_crossing(bids: BookSide, offers: BookSide) -> _Crossing | None:
     """Find the marginal levels of the two sides, starting from the previous ones.
 
     Each side watches its last level that trades, the marginal one. Changes since may have made it
@@ -105,10 +106,10 @@ def _crossing(bids: BookSide, offers: BookSide) -> _Crossing | None:
         bids.unwatch()
         offers.unwatch()
         return None
-    bid_index, offer_index = _marginal(bids), _marginal(offers)
+    bid_index, offer_index = _marginal_index(bids), _marginal_index(offers)
     # A bid key and an offer key cross if bid >= offer: their sum is not negative.
     if bids.keys[bid_index] + offers.keys[offer_index] < 0:
-        bid_index, offer_index = _start(bids), _start(offers)
+        bid_index, offer_index = _watch_best(bids), _watch_best(offers)
     quantity = min(bids.watched, offers.watched)
     bid_index = _step_back(bids, bid_index, quantity)
     offer_index = _step_back(offers, offer_index, quantity)
@@ -130,16 +131,16 @@ def _crossing(bids: BookSide, offers: BookSide) -> _Crossing | None:
     return _Crossing(min(bid_total, offer_total), bid_index, bid_total, offer_index, offer_total)
 
 
-def _marginal(side: BookSide) -> int:
+def _marginal_index(side: BookSide) -> int:
     """Return the index of the watched level, or of the next better one if it is gone.
 
     If there is none either, watch the best level and return its index.
     """
     index = bisect_left(side.keys, side.watch_key)
-    return index if index < len(side.keys) else _start(side)
+    return index if index < len(side.keys) else _watch_best(side)
 
 
-def _start(side: BookSide) -> int:
+def _watch_best(side: BookSide) -> int:
     """Watch the best level only, and return its index."""
     index = len(side.keys) - 1
     side.watch_key = side.keys[index]
@@ -177,13 +178,15 @@ def _bounds(bids: BookSide, offers: BookSide) -> tuple[int, int] | None:
     """Return the lowest and highest limit price in the book, or None."""
     prices: list[int] = []
     if bids.keys:
-        prices.extend(key for key in (bids.keys[0], _top(bids)) if key != UNPRICED_KEY)
+        prices.extend(key for key in (bids.keys[0], _best_priced_key(bids)) if key != UNPRICED_KEY)
     if offers.keys:
-        prices.extend(-key for key in (offers.keys[0], _top(offers)) if key != UNPRICED_KEY)
+        prices.extend(
+            -key for key in (offers.keys[0], _best_priced_key(offers)) if key != UNPRICED_KEY
+        )
     return (min(prices), max(prices)) if prices else None
 
 
-def _top(side: BookSide) -> int:
+def _best_priced_key(side: BookSide) -> int:
     """Return the key of the best priced level, or of the unpriced one if it is the only level."""
     keys = side.keys
     return keys[-2] if keys[-1] == UNPRICED_KEY and len(keys) > 1 else keys[-1]
@@ -277,12 +280,12 @@ def publish_theoretical(
     security_id = listing.security_id
     if after is None:
         assert before is not None
-        _moved(market, listing, now_ns)
-        withdraw_theoretical(listing)
-        items += deleted_theoretical(market, security_id, now_ns)
+        _schedule_extension(market, listing, now_ns)
+        clear_theoretical(listing)
+        items += theoretical_deletions(market, security_id, now_ns)
         return
     if before is None or (before.price, before.quantity) != (after.price, after.quantity):
-        _moved(market, listing, now_ns)
+        _schedule_extension(market, listing, now_ns)
         price = TheoreticalOpeningPrice(
             security_id, after.price, after.quantity, market.trade_day, now_ns
         )
@@ -299,14 +302,14 @@ def publish_theoretical(
         items.append(imbalance)
 
 
-def _moved(market: Market, listing: Listing, now_ns: int) -> None:
+def _schedule_extension(market: Market, listing: Listing, now_ns: int) -> None:
     """Schedule an extension if the theoretical price or quantity changed late in the auction."""
     if listing.watch_ns is not None and now_ns >= listing.watch_ns:
         market.extending.append(listing)
         market.follows = True
 
 
-def deleted_theoretical(market: Market, security_id: int, now_ns: int) -> tuple[MarketItem, ...]:
+def theoretical_deletions(market: Market, security_id: int, now_ns: int) -> tuple[MarketItem, ...]:
     """Return the messages that withdraw the theoretical price."""
     return (
         TheoreticalOpeningPrice(security_id, None, None, market.trade_day, now_ns, deleted=True),
@@ -314,8 +317,8 @@ def deleted_theoretical(market: Market, security_id: int, now_ns: int) -> tuple[
     )
 
 
-def withdraw_theoretical(listing: Listing) -> None:
-    """Clear the theoretical price."""
+def clear_theoretical(listing: Listing) -> None:
+    """Clear the theoretical price; `theoretical_deletions` are the messages about it."""
     listing.theoretical = None
     listing.bids.unwatch()
     listing.offers.unwatch()
@@ -328,12 +331,13 @@ def withdraw_theoretical(listing: Listing) -> None:
 
 def participates(listing: Listing, order: EngineOrder) -> bool:
     """Whether the order would trade at the theoretical price, or rest at it."""
-    now = listing.theoretical
-    if now is None:
+    uncrossing = listing.theoretical
+    if uncrossing is None:
         return False
     if order.price is None:
         return True
-    return order.price >= now.price if order.side == BUY else order.price <= now.price
+    price = uncrossing.price
+    return order.price >= price if order.side == BUY else order.price <= price
 
 
 def uncross(
@@ -345,7 +349,7 @@ def uncross(
     theoretical price, and the statistics.
     """
     result = theoretical(listing)
-    withdraw_theoretical(listing)
+    clear_theoretical(listing)
     if result is None:
         return []
     opening = listing.statistics.opening is None
@@ -354,8 +358,8 @@ def uncross(
     bids, offers = listing.bids, listing.offers
     bid_taken = offer_taken = 0
     while remaining:
-        bid = _first(bids)
-        offer = _first(offers)
+        bid = _first_order(bids)
+        offer = _first_order(offers)
         quantity = min(remaining, bid.visible - bid_taken, offer.visible - offer_taken)
         remaining -= quantity
         for side, order in ((bids, bid), (offers, offer)):
@@ -377,12 +381,12 @@ def uncross(
     opening_and_range(market, listing, items, now_ns)
     items.extend(updates)
     return [
-        *deleted_theoretical(market, listing.security_id, now_ns),
+        *theoretical_deletions(market, listing.security_id, now_ns),
         execution_statistics(market, listing, now_ns),
     ]
 
 
-def _first(side: BookSide) -> EngineOrder:
+def _first_order(side: BookSide) -> EngineOrder:
     """Return the order with the highest priority of a side that is not empty."""
     order = side.levels[side.keys[-1]].head
     assert order is not None
@@ -399,10 +403,13 @@ def rules_of(
     return listing.instrument.auction or of_phase or market.auction_rules
 
 
-def watch(
+def watch_for_extension(
     listing: Listing, rules: AuctionRules | None, end_ns: int | None, now_ns: int, extended: int = 0
 ) -> None:
-    """Set what can extend an auction next, when it starts or after its end moved."""
+    """Set the rules of an auction and the time from which a change extends it.
+
+    Called when the auction starts and after its end moved.
+    """
     listing.auction = rules
     listing.extended = extended
     listing.closes_ns = None
@@ -414,13 +421,13 @@ def watch(
 
 def outside_protection(listing: Listing, rules: AuctionRules) -> bool:
     """Whether the auction would end at a price outside the protection band."""
-    now, reference = listing.theoretical, listing.reference_price()
-    if rules.protection is None or now is None or reference is None:
+    uncrossing, reference = listing.theoretical, listing.reference_price()
+    if rules.protection is None or uncrossing is None or reference is None:
         return False
-    return abs(now.price - reference) * _HUNDRED_PERCENT > abs(reference) * rules.protection
+    return abs(uncrossing.price - reference) * _HUNDRED_PERCENT > abs(reference) * rules.protection
 
 
-def random_part(market: Market, listing: Listing, rules: AuctionRules, end_ns: int) -> int:
+def random_extension_ns(market: Market, listing: Listing, rules: AuctionRules, end_ns: int) -> int:
     """Return how long an auction continues after its scheduled end: 1 ns to ``random_ns``."""
     drawn = blake2b(f"{market.seed} {listing.security_id} {end_ns}".encode(), digest_size=8)
     return int.from_bytes(drawn.digest(), "little") % rules.random_ns + 1
@@ -441,12 +448,12 @@ def check_bound(
         or not participates(listing, order)
     ):
         return None
-    if leaves >= order.leaves and not _worse(order, price):
+    if leaves >= order.leaves and not _is_worse(order, price):
         return None
     return BOUND_IN_AUCTION
 
 
-def _worse(order: EngineOrder, price: int | None) -> bool:
+def _is_worse(order: EngineOrder, price: int | None) -> bool:
     """Whether a price is worse for the other side than the order's; no price is the best."""
     if price is None or price == order.price:
         return False

@@ -39,14 +39,14 @@ from pregao.exchange.engine.phases.auction import (
     RANDOM_END,
     SYNCHRONIZATION,
     announcement,
-    deleted_theoretical,
+    clear_theoretical,
     outside_protection,
     publish_theoretical,
-    random_part,
+    random_extension_ns,
     rules_of,
+    theoretical_deletions,
     uncross,
-    watch,
-    withdraw_theoretical,
+    watch_for_extension,
 )
 from pregao.umdf.phases import TradingEvent
 
@@ -149,8 +149,8 @@ def postpone(market: Market, listing: Listing, now_ns: int) -> News | None:
         return None
     extended = listing.extended
     detach(market, listing, RESERVED, None, now_ns)
-    watch(listing, rules, None, now_ns, extended)
-    listing.closes_ns = now_ns + random_part(market, listing, rules, now_ns)
+    watch_for_extension(listing, rules, None, now_ns, extended)
+    listing.closes_ns = now_ns + random_extension_ns(market, listing, rules, now_ns)
     _plan(market, listing, listing.closes_ns)
     return announcement(listing, RANDOM_END, now_ns)
 
@@ -161,7 +161,7 @@ def extend(market: Market, listing: Listing, end_ns: int, reason: str, now_ns: i
     before = listing.group.open_time_ns if listing.own_status is None else listing.open_time_ns
     detach(market, listing, RESERVED, end_ns, now_ns)
     # Changes up to the previously scheduled end do not extend it again.
-    watch(listing, rules, end_ns, max(now_ns, before or 0), extended)
+    watch_for_extension(listing, rules, end_ns, max(now_ns, before or 0), extended)
     return announcement(listing, reason, now_ns)
 
 
@@ -246,7 +246,7 @@ def detach(
         _follow(market, listing, now_ns)
         return
     end = listing.open_time_ns
-    watch(listing, rules_of(market, listing, None), end, now_ns)
+    watch_for_extension(listing, rules_of(market, listing, None), end, now_ns)
     if end is not None:
         _plan(market, listing, end)
 
@@ -262,7 +262,7 @@ def _follow(market: Market, listing: Listing, now_ns: int) -> None:
     """Make an instrument follow its group: its auctions have the rules of the phase."""
     group = listing.group
     rules = rules_of(market, listing, group.auction) if group.phase in AUCTIONS else None
-    watch(listing, rules, group.open_time_ns, now_ns)
+    watch_for_extension(listing, rules, group.open_time_ns, now_ns)
 
 
 def publish_status_change(
@@ -320,11 +320,11 @@ def _change(
         closing = uncross(market, listing, before, now_ns)
         _thaw(market, listing, before, now_ns)
         _expire_auction_orders(market, listing, before, now_ns)
-    withdraw_theoretical(listing)
+    clear_theoretical(listing)
     before += closing
     if priced and not closing and listing.own_status in AUCTIONS:
         # The group's phase ended the instrument's own auction, which its own status does not show.
-        before += deleted_theoretical(market, listing.security_id, now_ns)
+        before += theoretical_deletions(market, listing.security_id, now_ns)
     if new_session:
         reset_statistics(listing)
 
@@ -378,7 +378,7 @@ def reset_statistics(listing: Listing) -> None:
     listing.last_trade = None
     for shown in (OpeningPrice, HighPrice, LowPrice, ExecutionStatistics):
         listing.shown.pop(shown, None)
-    withdraw_theoretical(listing)
+    clear_theoretical(listing)
 
 
 def phase_message(

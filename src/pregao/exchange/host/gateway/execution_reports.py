@@ -283,7 +283,7 @@ def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> WriteRepo
 # --- Sending ---
 
 
-_NOBODY: Final = OrderRequest(0, 0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, 0, 0)
+_NO_REQUEST: Final = OrderRequest(0, 0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, 0, 0)
 """Request of an order for which only the engine's data is known."""
 _MAX_ENDED: Final = 100_000
 """Maximum number of filled orders remembered, since their trades may be busted."""
@@ -422,13 +422,13 @@ class ExecutionReporter:
         if request_context.sides:
             request = request_context.sides[report.side - 1]
         if not isinstance(request, OrderRequest):
-            request = _NOBODY
+            request = _NO_REQUEST
         self.orders[report.order_id] = request
         values = new_values(report, request, context, now_ns)
         self._post(NEW, report.session, context, values, now_ns)
 
     def _restated(self, report: OrderRestated, _context: RequestContext, now_ns: int) -> None:
-        request = self.orders.get(report.order_id, _NOBODY)
+        request = self.orders.get(report.order_id, _NO_REQUEST)
         context = self._instrument_context(report.security_id)
         values = restated_values(report, request, context, now_ns)
         self._post(NEW, report.session, context, values, now_ns)
@@ -437,7 +437,7 @@ class ExecutionReporter:
         self, report: OrderModified, request_context: RequestContext, now_ns: int
     ) -> None:
         context = self._instrument_context(report.security_id)
-        order_request = self.orders.get(report.order_id, _NOBODY)
+        order_request = self.orders.get(report.order_id, _NO_REQUEST)
         if report.reason is not None:  # a restatement, without a request
             values = modify_values(report, order_request, context, None)
             self._post(MODIFY, report.session, context, values, now_ns)
@@ -452,7 +452,7 @@ class ExecutionReporter:
     def _cancelled(
         self, report: OrderCancelled, request_context: RequestContext, now_ns: int
     ) -> None:
-        request = self.orders.pop(report.order_id, _NOBODY)
+        request = self.orders.pop(report.order_id, _NO_REQUEST)
         # Only an answer to a request has the previous clOrdID of the order.
         cancel_request = request_context.request if report.orig_cl_ord_id else None
         context = self._instrument_context(report.security_id)
@@ -462,7 +462,7 @@ class ExecutionReporter:
 
     def _filled(self, report: OrderFilled, _context: RequestContext, now_ns: int) -> None:
         number = report.order_id
-        request = self.orders.get(number) or self._ended.get(number, _NOBODY)
+        request = self.orders.get(number) or self._ended.get(number, _NO_REQUEST)
         if not report.leaves_qty:
             self.orders.pop(number, None)
             self._ended[number] = request  # another leg may trade, or a trade may be busted
@@ -473,7 +473,7 @@ class ExecutionReporter:
         self._post(TRADE, report.session, context, values, now_ns)
 
     def _busted(self, report: FillBusted, _context: RequestContext, now_ns: int) -> None:
-        request = self.orders.get(report.order_id) or self._ended.get(report.order_id, _NOBODY)
+        request = self.orders.get(report.order_id) or self._ended.get(report.order_id, _NO_REQUEST)
         context = self._look(report.security_id)
         values = bust_values(report, request, context)
         self._post(TRADE, report.session, context, values, now_ns)

@@ -24,8 +24,9 @@ from pregao.exchange.host.gateway.pre_trade import (
     restricted,
 )
 
-_NOBODY: Final = RequestContext()
-_ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
+_NO_REQUEST: Final = RequestContext()
+"""Context of commands that answer no request."""
+_NEW_ORDERS: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
 
 
 class RequestRouter:
@@ -49,6 +50,7 @@ class RequestRouter:
         self._segments: frozenset[int] = frozenset()
         self._restricted: frozenset[int] = frozenset()
         self.requests = 0
+        """Number of frequent requests so far."""
         self.units: list[MarketEvent] = []
         """Events to publish."""
         self.invalidate_cache()
@@ -72,7 +74,7 @@ class RequestRouter:
         """Set the sessions whose requests must be checked for authorization."""
         self._restricted = frozenset(each.session_id for each in accounts if restricted(each))
 
-    def apply(self, command: Command, now_ns: int, context: RequestContext = _NOBODY) -> None:
+    def apply(self, command: Command, now_ns: int, context: RequestContext = _NO_REQUEST) -> None:
         """Apply a command to the engine; publish its events and send its reports."""
         outcome = self._engine.apply(command, now_ns)
         if outcome.market:
@@ -85,7 +87,7 @@ class RequestRouter:
         outcome = self._engine.apply(command, now_ns)
         self.units += outcome.market
         reports = [each for each in outcome.reports if self._owner(each.session) is not None]
-        self._reporting.send_reports(reports, _NOBODY, now_ns)
+        self._reporting.send_reports(reports, _NO_REQUEST, now_ns)
 
     def advance(self, now_ns: int) -> None:
         """Run the timers of the market that are due."""
@@ -100,19 +102,16 @@ class RequestRouter:
         if request.segment not in self._segments:
             session = self._session(request.session)
             text = f"marketSegmentID {request.segment} is not a segment of this market"
-            message = session.messages.decode(event.frame)
-            data = event.frame.data
-            session.reject(event.name, message, data, other_requests.OTHER, text, now_ns)
+            _reject(session, event, other_requests.OTHER, text, now_ns)
             return
         if request.session in self._restricted:
             session = self._session(request.session)
             fault = order_fault(session.account, request)
             if fault is not None:
-                message, data = session.messages.decode(event.frame), event.frame.data
-                session.reject(event.name, message, data, NOT_AUTHORIZED, fault, now_ns)
+                _reject(session, event, NOT_AUTHORIZED, fault, now_ns)
                 return
         name = event.name
-        new = name in _ENTERING
+        new = name in _NEW_ORDERS
         reject = order_requests.refusal(self._engine.market, request, new=new)
         if reject is not None:
             self._refuse(request, reject, new=new, now_ns=now_ns)
@@ -140,7 +139,7 @@ class RequestRouter:
             session,
             self._engine.market,
             self._segments,
-            lambda command, asked: self.apply(command, now_ns, asked),
+            lambda command, context: self.apply(command, now_ns, context),
             lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
             now_ns,
         )
@@ -172,3 +171,11 @@ class RequestRouter:
             request.orig_cl_ord_id or 0,
         )
         self._reporting.send_reports(reports, RequestContext(request), now_ns)
+
+
+def _reject(
+    session: GatewaySession, event: RequestReceived, code: int, text: str, now_ns: int
+) -> None:
+    """Send a BusinessMessageReject for a frequent request, which was not decoded as a message."""
+    message = session.messages.decode(event.frame)
+    session.reject(event.name, message, event.frame.data, code, text, now_ns)
