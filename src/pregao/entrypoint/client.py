@@ -118,7 +118,7 @@ class Client:
         self.schema = codec.schema
         self.settings = replace(settings, keep_reports=True, version=codec.version)
         self._session = ClientSession(self.settings, self._store, codec)
-        self._speech = codec
+        self._codec = codec
         self.last_problem = ""
         """Why the last connection failed or ended, as text."""
         self.unreadable = ""
@@ -140,7 +140,7 @@ class Client:
     def _remember(self) -> None:
         """Restore the orders of this trading session from the store."""
         state = self._session.state
-        codec = self._speech
+        codec = self._codec
         for number, data in sorted(state.sent.items()):
             frame = frame_of(data)
             name = codec.name(frame)
