@@ -138,7 +138,7 @@ class InstrumentBooks:
         checkpoints: list[BookCheckpoint],
     ) -> None:
         security = instrument.security_id
-        planned = plan_day(catalogue, instrument.date, instrument.channel).about(security)
+        planned = plan_day(catalogue, instrument.date, instrument.channel).for_security(security)
         self.instrument = instrument
         self.data_ends_ns = data_ends(catalogue, instrument)
         """Sending time of the channel's last packet, if known."""

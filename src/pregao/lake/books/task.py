@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pregao.arrays import Int64Array
-from pregao.feed.replay.audit import DIFFERENT, RESULTS
+from pregao.feed.replay.audit import DIFFERENT, RESULTS, Audit
 from pregao.feed.replay.day import LAST_SERIAL, ChannelDay, DayFollower, DayOutput
 from pregao.feed.replay.outcomes import InconsistentUpdatesError
+from pregao.feed.replay.snapshots import Snapshots
 from pregao.feed.replay.statistics import PhaseChanges
 from pregao.lake.books.day_loader import DayReader
 from pregao.lake.books.legacy_reader import open_reader
@@ -44,7 +45,7 @@ class DayInputs:
             for own in self.inputs.kinds()
         )
 
-    def about(self, security: int) -> DayInputs:
+    def for_security(self, security: int) -> DayInputs:
         """Return the day for the kind of book of an instrument."""
         depth = self.inputs.depth_of(security)
         return next(own for own in self.kinds() if own.inputs.market_depth == depth)
@@ -112,16 +113,18 @@ class _BookRun:
     def __init__(self, task: BookTask, careful: bool) -> None:
         settings = task.settings
         self.task = task
-        self.alone = len(task.windows) > 1
+        self.single = len(task.windows) > 1
+        """Whether the task has one instrument, whose sequence is split into windows."""
         self.source = task.inputs.source(task.part, settings.securities)
         self.others = self.source.others()
+        """Messages other than updates of books: phases, statistics, trades."""
         self.follower = DayFollower(
             task.inputs.day,
             self.others,
             self.source.snapshots(self.others),
             settings.depth,
             self.open_output,
-            alone=task.part.first if self.alone else None,
+            alone=task.part.first if self.single else None,
             careful=careful,
         )
 
@@ -129,7 +132,7 @@ class _BookRun:
         windows = self.task.windows or ((0, LAST_SERIAL),)
         base = self.task.inputs.day.base
         for number, window in enumerate(windows):
-            serials = (base, *window) if self.alone else None
+            serials = (base, *window) if self.single else None
             self.follower.window(
                 self.source.messages(self.others, serials),
                 self.source.resets(serials),
@@ -163,16 +166,9 @@ class _BookRun:
         different: Counter[int] = Counter()
         if follower.snapshots is not None and follower.audit is not None:
             found, audit = follower.snapshots, follower.audit
-            rank = np.searchsorted(origins.securities, found.security)
-            known = np.append(origins.securities, -1)[rank] == found.security
-            chosen = np.flatnonzero(known)
-            columns = audit_columns(
-                found, audit, chosen, inputs.channel, rank[chosen], output.symbols
-            )
-            audits = DayFile(lake, AUDIT, inputs.day)
-            audits.write(as_table(audits.schema, columns, len(chosen)))
-            files.append(audits.close())
-            for at in chosen.tolist():
+            file, audited = self._write_audit(found, audit, origins.securities)
+            files.append(file)
+            for at in audited:
                 security = int(found.security[at])
                 snapshots[security] += 1
                 different[security] += audit.result[at] == DIFFERENT
@@ -194,3 +190,18 @@ class _BookRun:
         manifest.counts["gaps"] = len(spans.spans)
         manifest.origins = Counter(str(origin or "never known") for origin in origins.origin)
         return manifest
+
+    def _write_audit(
+        self, found: Snapshots, audit: Audit, securities: Int64Array
+    ) -> tuple[WrittenFile | None, list[int]]:
+        """Write the audit of the snapshots of known instruments; return its file and their rows."""
+        inputs = self.task.inputs.inputs
+        rank = np.searchsorted(securities, found.security)
+        known = np.append(securities, -1)[rank] == found.security
+        chosen = np.flatnonzero(known)
+        columns = audit_columns(
+            found, audit, chosen, inputs.channel, rank[chosen], self.output.symbols
+        )
+        audits = DayFile(self.task.inputs.lake, AUDIT, inputs.day)
+        audits.write(as_table(audits.schema, columns, len(chosen)))
+        return audits.close(), chosen.tolist()

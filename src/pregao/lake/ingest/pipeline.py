@@ -50,6 +50,7 @@ from pregao.lake.storage.transaction import until_committed
 from pregao.umdf.phases import day_of
 
 _FEW_ROWS = 500_000
+"""Number of staged rows below which merging runs in this process."""
 
 
 # --- Creation of the lake ---
@@ -123,22 +124,22 @@ def ingest(
     entries = find_captures(captures)
     locations = [entry.location for entry in entries]
     with ThreadPoolExecutor(1) as pool, remove_empty_lake(lake):
-        making: LakeCreation | None = None
+        creation: LakeCreation | None = None
         if lake.exists():
             progress.step("completing units of earlier runs")
             lake.ensure_tables(first_specs())
             lake.prepare()
             settle_latest(lake)
         else:
-            making = LakeCreation(lake, pool)
+            creation = LakeCreation(lake, pool)
 
         def attempt() -> IngestReport | None:
-            nonlocal making
+            nonlocal creation
             report = _attempt(
-                lake, locations, options, run, merge, progress, making, may_be_nothing
+                lake, locations, options, run, merge, progress, creation, may_be_nothing
             )
             if report.captures:
-                making = None
+                creation = None
             report.seconds = time.perf_counter() - began
             if report.committed or not report.captures:
                 return report
@@ -156,11 +157,11 @@ def _attempt(
     run: Runner,
     merge: Merger,
     progress: TaskProgress,
-    making: LakeCreation | None,
+    creation: LakeCreation | None,
     may_be_nothing: bool,
 ) -> IngestReport:
     report = IngestReport(unit_id=uuid.uuid4().hex)
-    state = load_ingest_state(lake) if making is None else IngestState()
+    state = load_ingest_state(lake) if creation is None else IngestState()
     progress.step("surveying captures")
     surveys = []
     present: dict[str, str] = {}
@@ -181,11 +182,11 @@ def _attempt(
             surveys.append(found)
     if present:
         owners = lake.claimed(set(present.values()))
-        report.skipped |= {name: owners.get(taking, "") for name, taking in present.items()}
+        report.skipped |= {name: owners.get(claim_key, "") for name, claim_key in present.items()}
     if surveys and not may_be_nothing:
         reject_unsupported(surveys)
-    if making is not None and has_supported_content(surveys, options):
-        making.start()
+    if creation is not None and has_supported_content(surveys, options):
+        creation.start()
     deduplicate(surveys, report)
     while surveys:
         left_out = ingest_surveyed(
@@ -197,7 +198,7 @@ def _attempt(
             run=run,
             merge=merge,
             progress=progress,
-            making=making,
+            creation=creation,
             may_be_nothing=may_be_nothing,
         )
         if not left_out:
@@ -213,7 +214,7 @@ def _attempt(
 def ingest_surveyed(
     lake: LakeStore,
     surveys: list[CaptureSurvey],
-    known: IngestState,
+    state: IngestState,
     options: IngestOptions,
     report: IngestReport,
     *,
@@ -221,18 +222,18 @@ def ingest_surveyed(
     merge: Merger,
     progress: TaskProgress,
     continued: bool = False,
-    making: LakeCreation | None = None,
+    creation: LakeCreation | None = None,
     may_be_nothing: bool = True,
 ) -> set[int]:
     """Decode surveyed captures and commit them as one unit.
 
     `IngestReport.committed` has the outcome. Surveys that own no packets and only give context come
-    last. ``continued`` means that sequences continue from earlier units; ``making`` that the tables
-    are still being created. Reading may show that a compressed capture is already in the lake, a
-    duplicate of another, or damaged: then nothing is committed, and the indexes of the surveys to
-    leave out are returned.
+    last. ``continued`` means that sequences continue from earlier units; ``creation`` that the
+    tables are still being created. Reading may show that a compressed capture is already in the
+    lake, a duplicate of another, or damaged: then nothing is committed, and the indexes of the
+    surveys to leave out are returned.
     """
-    plan, manifests = _run(lake, surveys, known, options, report, run, progress)
+    plan, manifests = _run_tasks(lake, surveys, state, options, report, run, progress)
     damaged = {index: why for each in manifests for index, why in each.damaged.items()}
     if damaged:
         report.damaged |= {surveys[i].location.name: why for i, why in damaged.items()}
@@ -252,7 +253,7 @@ def ingest_surveyed(
             identify(capture, manifests, index)
     # Uncompressed captures were looked up before they were read.
     identities = {
-        known.claim_key(each.content_hash): each.content_hash
+        state.claim_key(each.content_hash): each.content_hash
         for each in report.captures
         if each.plain_fingerprint
     }
@@ -267,8 +268,8 @@ def ingest_surveyed(
     check(report)
     if not may_be_nothing:
         reject_empty(report, surveys, options)
-    if making is not None:
-        making.start()
+    if creation is not None:
+        creation.start()
     files = [file for manifest in manifests for file in manifest.files]
     groups: dict[tuple[str, int], list[str]] = {}
     rows = 0
@@ -280,12 +281,12 @@ def ingest_surveyed(
         # Merging a few rows locally is faster than dispatching tasks.
         merging = merge_locally if rows < _FEW_ROWS else merge
         files += merging(lake.location, dict(sorted(groups.items())))
-    files += write_gaps(lake.location, report, manifests, known, continued=continued)
-    if making is not None:
-        making.finish()
+    files += write_gaps(lake.location, report, manifests, state, continued=continued)
+    if creation is not None:
+        creation.finish()
     others = [name for name in report.accounts if name != first_protocol().name]
     lake.ensure_tables(protocol_specs(others))
-    known.add(_finish(lake, report, plan, known, files, progress))
+    state.add(_commit(lake, report, plan, state, files, progress))
     _remove_staging(lake, report.unit_id)
     return set()
 
@@ -297,10 +298,10 @@ def _check_budgets(manifests: list[TaskManifest]) -> None:
     check_channels({key[1] for manifest in manifests for key in manifest.coverage})
 
 
-def _run(
+def _run_tasks(
     lake: LakeStore,
     surveys: list[CaptureSurvey],
-    known: IngestState,
+    state: IngestState,
     options: IngestOptions,
     report: IngestReport,
     run: Runner,
@@ -309,9 +310,9 @@ def _run(
     """Run the tasks; plan and run them again if a flow turns out to carry another stream."""
     ids = [uuid.uuid4().hex[:16] for _ in surveys]
     for attempt in range(3):
-        roles = decide_roles(surveys, known.roles.values(), options)
+        roles = decide_roles(surveys, state.roles.values(), options)
         staging = f"{STAGING}/{report.unit_id}-{attempt}"
-        plan = make_plan(surveys, roles, lake.location, ids, staging, known.coverage, options)
+        plan = make_plan(surveys, roles, lake.location, ids, staging, state.coverage, options)
         report.notes = list(plan.notes)
         report.tasks = len(plan.tasks)
         total = sum(found.size - found.start for found in surveys)
@@ -319,7 +320,7 @@ def _run(
         manifests = run(plan.tasks, progress)
         if any(each.damaged for each in manifests):
             return plan, manifests
-        if not _learnt(surveys, roles, manifests, options):
+        if not _learn_streams(surveys, roles, manifests, options):
             return plan, manifests
         progress.step("a flow carries another stream than its sample showed; decoding again")
     raise PregaoError(
@@ -328,7 +329,7 @@ def _run(
     )
 
 
-def _learnt(
+def _learn_streams(
     surveys: list[CaptureSurvey],
     roles: list[FlowRole],
     manifests: list[TaskManifest],
@@ -346,7 +347,7 @@ def _learnt(
             surveys[capture].sighting(owners[flow], flow)
             changed = True
         for capture, statistics in manifest.statistics.items():
-            if statistics.tcp and _may_hold_more(surveys[capture]):
+            if statistics.tcp and _needs_tcp_scan(surveys[capture]):
                 changed |= scan_tcp(surveys[capture])
     planned = {role.destination: role.stream for role in roles}
     for (protocol, flow), kinds in seen.items():
@@ -360,8 +361,11 @@ def _learnt(
     return changed
 
 
-def _may_hold_more(found: CaptureSurvey) -> bool:
-    """Whether TCP segments of a capture may be of a protocol that sampling missed."""
+def _needs_tcp_scan(found: CaptureSurvey) -> bool:
+    """Whether to scan the TCP segments of a capture for a protocol that sampling missed.
+
+    Returns True at most once per capture.
+    """
     if found.context is not None or found.looked_through:
         return False
     found.looked_through = True
@@ -374,11 +378,11 @@ def _channels(surveys: list[CaptureSurvey], role: FlowRole) -> set[int]:
     return {channel for sighting in seen if sighting for channel in sighting.channels}
 
 
-def _finish(
+def _commit(
     lake: LakeStore,
     report: IngestReport,
     plan: IngestPlan,
-    known: IngestState,
+    state: IngestState,
     files: list[WrittenFile],
     progress: TaskProgress,
 ) -> list[dict[str, Any]]:
@@ -408,8 +412,27 @@ def _finish(
         }
     )
     guards = [
-        guard(channel_day, known.generations.get(channel_day, 0)) for channel_day in channel_days
+        guard(channel_day, state.generations.get(channel_day, 0)) for channel_day in channel_days
     ]
+    rows = _ingest_rows(report)
+    unit = CommitUnit(
+        report.unit_id,
+        tuple([state.claim_key(capture.content_hash) for capture in report.captures] + guards),
+        lake.new_files(files),
+        tuple(rows),
+    )
+    progress.step("committing")
+    report.committed = lake.commit(unit).committed
+    if not report.committed:
+        return []
+    if latest_rules().keys() & {file.table for file in files}:
+        settle_latest(lake)
+    return rows
+
+
+def _ingest_rows(report: IngestReport) -> list[dict[str, Any]]:
+    """Return the rows of ``ingests``, one per capture; the first one has the report."""
+    # The stored report says that it is committed: it becomes visible only by the commit.
     report.committed = True
     now = system_clock()
     text = json.dumps(report.kept(), separators=(",", ":"))
@@ -438,18 +461,6 @@ def _finish(
                 "date": iso(day_of(first)),
             }
         )
-    unit = CommitUnit(
-        report.unit_id,
-        tuple([known.claim_key(capture.content_hash) for capture in report.captures] + guards),
-        lake.new_files(files),
-        tuple(rows),
-    )
-    progress.step("committing")
-    report.committed = lake.commit(unit).committed
-    if not report.committed:
-        return []
-    if latest_rules().keys() & {file.table for file in files}:
-        settle_latest(lake)
     return rows
 
 

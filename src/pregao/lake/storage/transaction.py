@@ -34,6 +34,8 @@ from pregao.lake.storage.filesystem import Location, unique_name
 from pregao.lake.storage.overwrite import replace_once
 from pregao.lake.storage.parquet import WrittenFile, new_file, number_of, stored_schema
 
+T = TypeVar("T")
+
 LEDGER = "ingests"
 """The table that records complete units: the last one in which a unit becomes visible."""
 LEDGER_SPEC = TableSpec(
@@ -50,9 +52,12 @@ LEDGER_SPEC = TableSpec(
 )
 """The columns that the store needs; the ingest adds more."""
 
-_AT_ONCE = 4
-_AT_ONCE_ELSEWHERE = 8
-"""Tables changed concurrently; with remote storage, latency dominates."""
+_LOCAL_THREADS = 4
+"""Tables changed concurrently in a lake on a local disk."""
+_REMOTE_THREADS = 8
+"""The same in an object store, where latency dominates."""
+_ATTEMPTS = 8
+"""Attempts to commit while other units commit first."""
 RETIRE_FROM = 32
 """Minimum number of complete units to retire them."""
 
@@ -74,8 +79,8 @@ def commit(
 ) -> CommitResult:
     """Make a unit visible, unless another unit has claimed one of its captures.
 
-    The tables must exist (`Lake.ensure_tables`). Committing a unit again adds nothing. ``opened``
-    may have recently loaded tables.
+    The tables must exist (`LakeStore.ensure_tables`). Committing a unit again adds nothing.
+    ``opened`` may have recently loaded tables.
     """
     _check(lake, unit)
     register = intent_log.IntentRegister(lake, load_existing(lake.join(intent_log.NAME)))
@@ -111,17 +116,17 @@ def finish(
     parts: dict[str, list[NewFile]] = {replaced.table: [] for replaced in unit.replaces}
     for file in unit.files:
         parts.setdefault(file.table, []).append(file)
-    last = parts.pop(LEDGER, [])
+    ledger_files = parts.pop(LEDGER, [])
     keys = [intent_log.unit_key(unit.unit_id)]
     targets = opened or {}
 
     def is_open() -> bool:
         return not intent_log.is_retired(lake, unit.unit_id)
 
-    def look_at(name: str) -> AppendTarget:
+    def open_table(name: str) -> AppendTarget:
         return targets.get(name) or open_target(lake.join(name))
 
-    def append(name: str, files: list[NewFile]) -> str:
+    def apply(name: str, files: list[NewFile]) -> str:
         replaced = [part for part in unit.replaces if part.table == name]
         if replaced:
             adds = [add_action(file) for file in files]
@@ -130,14 +135,14 @@ def finish(
             tables[name].append_once(keys, files, is_open)
         return name
 
-    with ThreadPoolExecutor(_AT_ONCE if lake.is_local else _AT_ONCE_ELSEWHERE) as pool:
+    with _pool(lake) as pool:
         names = [*sorted(parts), LEDGER]
-        tables = dict(zip(names, pool.map(look_at, names), strict=True))
+        tables = dict(zip(names, pool.map(open_table, names), strict=True))
         if not is_open():
             return
-        for done in [pool.submit(append, *item) for item in sorted(parts.items())]:
+        for done in [pool.submit(apply, *item) for item in sorted(parts.items())]:
             watch(done.result())
-    watch(append(LEDGER, last))
+    watch(apply(LEDGER, ledger_files))
 
 
 def retire(lake: Location, least: int = RETIRE_FROM) -> None:
@@ -155,11 +160,11 @@ def retire(lake: Location, least: int = RETIRE_FROM) -> None:
         for name in tables | {LEDGER}:
             keys.setdefault(name, []).append(intent_log.unit_key(unit.unit_id))
 
-    def forget(name: str) -> None:
+    def remove_keys(name: str) -> None:
         change_table(lake.join(name), lambda table: commit_changes(table, [], retired=keys[name]))
 
-    with ThreadPoolExecutor(_AT_ONCE if lake.is_local else _AT_ONCE_ELSEWHERE) as pool:
-        for done in [pool.submit(forget, name) for name in sorted(keys)]:
+    with _pool(lake) as pool:
+        for done in [pool.submit(remove_keys, name) for name in sorted(keys)]:
             done.result()
 
 
@@ -200,7 +205,12 @@ def unfinished(lake: Location, units: set[str]) -> list[str]:
     return sorted(keys[key] for key in open_target(lake.join(LEDGER)).lacking(keys))
 
 
+def _pool(lake: Location) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_LOCAL_THREADS if lake.is_local else _REMOTE_THREADS)
+
+
 def _check(lake: Location, unit: CommitUnit) -> None:
+    """Refuse a unit with duplicate captures, or whose tables do not exist."""
     if len(set(unit.captures)) != len(unit.captures):
         raise UsageError(f"The unit {unit.unit_id} has a duplicate capture.")
     tables = {file.table for file in unit.files} | {LEDGER, intent_log.NAME}
@@ -251,11 +261,7 @@ def _day(row: Mapping[str, Any]) -> date:
     raise UsageError(f"A row of `ingests` needs a date, was {day!r}.")
 
 
-_ATTEMPTS = 8
-Done = TypeVar("Done")
-
-
-def until_committed(lake: Location, rivals: str, attempt: Callable[[], Done | None]) -> Done:
+def until_committed(lake: Location, rivals: str, attempt: Callable[[], T | None]) -> T:
     """Plan and commit; retry while other units commit first.
 
     ``attempt`` returns None if another unit was first. After the last attempt, PregaoError is
