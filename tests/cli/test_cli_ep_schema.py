@@ -91,7 +91,7 @@ async def nothing(_desk):
 
 
 def hold(address, monkeypatch, schema=None):
-    monkeypatch.setattr(command, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(command, "_READY_TIMEOUT_S", 1.0)
     with pytest.raises(PregaoError) as told:
         command._hold(
             nothing, [address], SESSION, FIRM, KEY, "8.0.0", schema, None, 80, "TRADR", None

@@ -5,8 +5,6 @@ Its levels and orders are views with `Decimal` prices over the integer books of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pregao.api.book_levels import Level, Order, ladder_text, levels, orders
 from pregao.api.message import Message, Protocol
 from pregao.book.state import State
@@ -18,9 +16,6 @@ from pregao.umdf import templates
 from pregao.umdf.packets import DecodedMessage, DecodedPacket, PacketFrame, PacketHeader
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
-
-if TYPE_CHECKING:
-    pass
 
 
 class _Selected(Follower):

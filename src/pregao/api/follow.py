@@ -31,16 +31,16 @@ from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import LineNumbers, LineTable
 
-_FEEDS = ascii_uppercase
-_ALL = 1 << 40
-_FOLLOWED = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
+_FEED_NAMES = ascii_uppercase
+_MAX_PENDING = 1 << 40
+_FOLLOWED_STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
 
-_STREAMS = {
+_LEGACY_STREAMS = {
     LegacyStream.INCREMENTAL.value: Stream.INCREMENTAL,
     LegacyStream.MARKET_RECOVERY.value: Stream.SNAPSHOT,
     LegacyStream.INSTRUMENT_DEFINITION.value: Stream.DEFINITION,
 }
-Route = tuple[LegacyFeedChannel, Stream, str]
+_LegacyRoute = tuple[LegacyFeedChannel, Stream, str]
 
 
 # --- Binary feed ---
@@ -89,11 +89,11 @@ def follow(
         with imported():
             pass
 
-        return followed_legacy(names, wanted, kinds, depth, from_the_start)
-    return _followed(names, wanted, kinds, depth, from_the_start)
+        return _follow_legacy(names, wanted, kinds, depth, from_the_start)
+    return _follow_binary(names, wanted, kinds, depth, from_the_start)
 
 
-def _followed(
+def _follow_binary(
     names: Sequence[str],
     symbols: tuple[str, ...],
     kinds: tuple[type[ChannelEvent], ...] | None,
@@ -101,9 +101,9 @@ def _followed(
     from_the_start: bool,
 ) -> Iterator[LiveEvent]:
     lines = LineTable()
-    routes = _routes(names, lines, from_the_start)
+    routes = _binary_routes(names, lines, from_the_start)
     channels = list({id(channel): channel for channel in routes.values()}.values())
-    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_ALL)
+    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_MAX_PENDING)
     last = 0
     for stretch in merged(names, lines):
         if not last:
@@ -114,23 +114,23 @@ def _followed(
         datagrams = DatagramColumns(
             padded, stretch.offset, stretch.length, stretch.time_ns, stretch.line
         )
-        for owner, begin, end in _runs(datagrams, routes):
+        for owner, begin, end in _channel_runs(datagrams, routes):
             when = int(stretch.time_ns[begin])
             due = [channel for channel in channels if _is_due(channel, when)]
             for channel in due:
                 channel.tick(when)
-            yield from _events(due, subscription)
+            yield from _take_events(due, subscription)
             row = begin
             while owner is not None and row < end:
                 # Stop after each packet with events, so that books are copied as of that packet.
                 row = owner.receive_many(datagrams, row, end, singly=True)
-                yield from _events([owner], subscription)
+                yield from _take_events([owner], subscription)
     for channel in channels:  # what is still missing is lost
         channel.tick(last + channel.settings.reorder_ns)
-    yield from _events(channels, subscription)
+    yield from _take_events(channels, subscription)
 
 
-def _runs(
+def _channel_runs(
     datagrams: DatagramColumns, routes: Mapping[tuple[int, int], FastChannel]
 ) -> Iterator[tuple[FastChannel | None, int, int]]:
     """Yield runs of consecutive datagrams of one channel, bounded in time; None is no channel."""
@@ -158,7 +158,7 @@ def _is_due(channel: Channel, when_ns: int) -> bool:
     return deadline is not None and deadline <= when_ns
 
 
-def _events(channels: Iterable[Channel], subscription: Subscription) -> Iterator[LiveEvent]:
+def _take_events(channels: Iterable[Channel], subscription: Subscription) -> Iterator[LiveEvent]:
     """Yield the new events of the channels, with the current books."""
     for channel in channels:
         channel.take_actions()  # all streams are read anyway
@@ -169,7 +169,7 @@ def _events(channels: Iterable[Channel], subscription: Subscription) -> Iterator
         yield item
 
 
-def _routes(
+def _binary_routes(
     names: Sequence[str], lines: LineTable, from_the_start: bool
 ) -> dict[tuple[int, int], FastChannel]:
     """Return the channels by line and channel number; the captures are read once before."""
@@ -189,12 +189,12 @@ def _routes(
     counts: Counter[tuple[int, Stream]] = Counter()
     for line, number in seen:
         stream = streams[line]
-        if stream in _FOLLOWED:
-            feeds[line, number] = stream, _FEEDS[counts[number, stream] % len(_FEEDS)]
+        if stream in _FOLLOWED_STREAMS:
+            feeds[line, number] = stream, _FEED_NAMES[counts[number, stream] % len(_FEED_NAMES)]
             counts[number, stream] += 1
     channels = {
         number: FastChannel(
-            ChannelSettings(number, tuple(_FEEDS[:lanes]), from_the_start=from_the_start)
+            ChannelSettings(number, tuple(_FEED_NAMES[:lanes]), from_the_start=from_the_start)
         )
         for (number, stream), lanes in counts.items()
         if stream is Stream.INCREMENTAL
@@ -212,7 +212,7 @@ def _routes(
 # --- Legacy feed ---
 
 
-def followed_legacy(
+def _follow_legacy(
     names: Sequence[str],
     symbols: tuple[str, ...],
     kinds: tuple[type[ChannelEvent], ...] | None,
@@ -229,7 +229,7 @@ def followed_legacy(
     lines = LineTable()
     routes = _legacy_routes(names, from_the_start)
     channels = list({id(route[0]): route[0] for route in routes.values()}.values())
-    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_ALL)
+    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_MAX_PENDING)
     last = 0
     for stretch in merged(names, lines):
         if not last:
@@ -244,18 +244,20 @@ def followed_legacy(
                 deadline = channel.deadline()
                 if deadline is not None and deadline <= last:
                     channel.tick(last)
-                    yield from _legacy_events(channel, subscription)
+                    yield from _take_legacy_events(channel, subscription)
             begin = int(stretch.offset[row])
             payload = stretch.buffer[begin : begin + int(stretch.length[row])].tobytes()
             channel, stream, feed = route
             channel.receive(stream, feed, payload, last)
-            yield from _legacy_events(channel, subscription)
+            yield from _take_legacy_events(channel, subscription)
     for channel in channels:  # what is still missing is lost
         channel.tick(last + channel.settings.reorder_ns)
-        yield from _legacy_events(channel, subscription)
+        yield from _take_legacy_events(channel, subscription)
 
 
-def _legacy_events(channel: LegacyFeedChannel, subscription: Subscription) -> Iterator[LiveEvent]:
+def _take_legacy_events(
+    channel: LegacyFeedChannel, subscription: Subscription
+) -> Iterator[LiveEvent]:
     channel.take_actions()  # all streams are read anyway
     if events := channel.take_events():
         subscription.on_events(channel, events)
@@ -264,7 +266,7 @@ def _legacy_events(channel: LegacyFeedChannel, subscription: Subscription) -> It
             yield item
 
 
-def _legacy_routes(names: Sequence[str], from_the_start: bool) -> dict[str, Route]:
+def _legacy_routes(names: Sequence[str], from_the_start: bool) -> dict[str, _LegacyRoute]:
     """Return the channels by destination; the captures are read once before."""
     # Imported here: the binary feed is followed without the lake and Arrow.
     from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
@@ -281,7 +283,7 @@ def _legacy_routes(names: Sequence[str], from_the_start: bool) -> dict[str, Rout
     found: dict[str, tuple[int, Stream, str]] = {}
     counts: Counter[tuple[int, Stream]] = Counter()
     for flow, sighting in seen.items():
-        stream = _STREAMS.get(legacy.stream_of(sighting.kinds))
+        stream = _LEGACY_STREAMS.get(legacy.stream_of(sighting.kinds))
         if stream is None or not sighting.channels:
             continue
         (number,) = sighting.channels

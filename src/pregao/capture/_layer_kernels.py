@@ -18,7 +18,7 @@ _HASH_1 = np.uint64(0x9E3779B97F4A7C15)
 _HASH_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _SHIFT = np.uint64(32)
 
-_MASK = (1 << 32) - 1
+_UINT32_MASK = (1 << 32) - 1
 
 
 @njit
@@ -200,7 +200,7 @@ def take_in_order(
             continue
         if sequence[i] != next_sequence[f]:
             return i
-        next_sequence[f] = (sequence[i] + size) & _MASK
+        next_sequence[f] = (sequence[i] + size) & _UINT32_MASK
         taken_bytes[f] += size
         last[f] = i
         taken[i] = True

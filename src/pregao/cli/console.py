@@ -31,7 +31,7 @@ _CONTROL = re.compile(
 )
 
 _PIPE_WIDTH = 160
-_AROUND = 3
+_COLUMN_PADDING = 3
 """Width of a column in addition to its text: a space on each side and the separator."""
 _MIN_WIDTH = 10
 """Words up to this length are never broken."""
@@ -179,7 +179,7 @@ def print_table(
         )
     for row in cells:
         table.add_row(*(Text(row[index]) for index in kept))
-    _wide(out, sum(widths) + _AROUND * len(widths) + 1).print(table)
+    _wide(out, sum(widths) + _COLUMN_PADDING * len(widths) + 1).print(table)
     if omitted := [name for index, name in enumerate(columns) if index not in kept]:
         print_line(out, f"Omitted for lack of width: {', '.join(omitted)}.")
 
@@ -225,7 +225,7 @@ def column_widths(
         words = max((_min_width(word) for line in lines for word in line.split()), default=0)
         full.append(longest)
         minimum.append(longest if fixed[place] else words)
-    available = width - _AROUND * len(names) - 1
+    available = width - _COLUMN_PADDING * len(names) - 1
     if sum(full) <= available:
         return full
     spare = available - sum(minimum)

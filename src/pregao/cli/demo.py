@@ -33,8 +33,8 @@ LADDER = 6
 """Levels of a book to print."""
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
-_WIDTH = 48
-_DEPTH = 8
+_BAR_WIDTH = 48
+_DRAWN_LEVELS = 8
 
 
 class DemoQuery(NamedTuple):
@@ -115,7 +115,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     settings: dict[str, Any] = {"instruments": INSTRUMENTS, "duration_ns": duration_ns}
     summary = Simulation(SimulationSettings("equities", captures, force=True, **settings)).run()
     print_line(out, f"{summary.data['messages']:,} messages written to {captures}")
-    show_ingest(_take_in(out, captures, lake), str(lake))
+    show_ingest(_ingest(out, captures, lake), str(lake))
     store = LakeStore(str(lake))
     print_line(out, "Rebuilding every book and comparing it with every snapshot of the exchange …")
     build_books(store.location, run=run_books_locally)
@@ -139,10 +139,10 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
         "green" if audit.passed else "red",
     )
     _draw(out, folder, lake, symbol)
-    _go_on(out, folder, symbol)
+    _print_next_steps(out, folder, symbol)
 
 
-def _take_in(out: Console, captures: Path, lake: Path) -> IngestReport:
+def _ingest(out: Console, captures: Path, lake: Path) -> IngestReport:
     """Ingest the captures on Spark, or in this process if Spark or Java is missing."""
     from pregao.cli.console import print_line
     from pregao.extras import require
@@ -188,7 +188,7 @@ def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
     )
 
 
-def _go_on(out: Console, folder: Path, symbol: str) -> None:
+def _print_next_steps(out: Console, folder: Path, symbol: str) -> None:
     from pregao.cli.console import print_line
 
     captures, lake = folder / "captures", folder / "lake"
@@ -207,7 +207,7 @@ def _go_on(out: Console, folder: Path, symbol: str) -> None:
 
 
 def drawing(
-    bids: Sequence[Level], asks: Sequence[Level], depth: int = _DEPTH
+    bids: Sequence[Level], asks: Sequence[Level], depth: int = _DRAWN_LEVELS
 ) -> Iterator[tuple[str, str]]:
     """Yield (line, color): asks above, bids below, with a bar for the quantity of each level."""
     above, below = list(asks[:depth]), list(bids[:depth])
@@ -219,7 +219,7 @@ def drawing(
 
 
 def _line(level: Level, largest: int) -> str:
-    eighths = max(1, round(level.size / largest * _WIDTH * 8))
+    eighths = max(1, round(level.size / largest * _BAR_WIDTH * 8))
     bar = "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
     price = "market" if level.price is None else f"{level.price:,.4f}"
-    return f"{price:>14} {bar:<{_WIDTH}} {level.size:>10,}"
+    return f"{price:>14} {bar:<{_BAR_WIDTH}} {level.size:>10,}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pregao.lake.drop.drop import DropResult
     from pregao.lake.ingest.verify import CheckResult
 
-EPILOG = "\n\n".join(
+DROP_EPILOG = "\n\n".join(
     (
         "Examples:",
         "pregao lake drop --lake lake --date 2026-05-21 --dry-run",
@@ -466,4 +466,4 @@ app.command(epilog=VIEWS_EPILOG)(views)
 app.command(epilog=DDL_EPILOG)(ddl)
 app.command(epilog=SYMBOL_EPILOG)(symbol)
 app.command(epilog=DICTIONARY_EPILOG)(dictionary)
-app.command(epilog=EPILOG)(drop)
+app.command(epilog=DROP_EPILOG)(drop)

@@ -48,7 +48,7 @@ SESSION_MESSAGES: Final = frozenset({
 _HEADER = "businessHeader"
 _SAMPLE = "ExecutionReport_New"
 
-_NAMED: dict[int, Schema] = {}
+_USED_SCHEMAS: dict[int, Schema] = {}
 """Schemas that a gateway process uses instead of the bundled ones, by version."""
 
 THROTTLED: Final = (8, "Throttle limit exceeded")
@@ -224,7 +224,7 @@ def use_schema(schema: Schema) -> None:
 
     Call it before the first session: codecs are cached by version.
     """
-    _NAMED[schema.version] = schema
+    _USED_SCHEMAS[schema.version] = schema
     messages.cache_clear()
 
 
@@ -234,7 +234,7 @@ def session_schema(version: int) -> Schema:
     Raises:
         SchemaError: The version is neither bundled nor set with `use_schema`.
     """
-    return _NAMED[version] if version in _NAMED else bundled("entrypoint", version)
+    return _USED_SCHEMAS[version] if version in _USED_SCHEMAS else bundled("entrypoint", version)
 
 
 @cache
@@ -252,7 +252,7 @@ def messages(version: int) -> EntryPointCodec:
 
 def nearest_version(version: int) -> int:
     """Return the version in which to answer a peer with an unsupported version."""
-    known = (*VERSIONS, *_NAMED)
+    known = (*VERSIONS, *_USED_SCHEMAS)
     return max((each for each in known if each <= version), default=min(known))
 
 

@@ -31,7 +31,7 @@ TAPE = 400
 """Maximum number of trades of a tape."""
 ACTIVITY = 240
 """Number of bins of the timeline."""
-_PATH = 600
+_MAX_PATH = 600
 """Maximum number of points of an auction's path."""
 _MAX_REPLAYS = 6
 _SIDES = {"BUY": 1, "SELL": -1}
@@ -400,12 +400,12 @@ class LakeInstrument:
 
         path = [
             [since(one["time_ns"]), price(one["price"]), one["size"]]
-            for one in thinned(row["theoretical"] or [], _PATH)
+            for one in thinned(row["theoretical"] or [], _MAX_PATH)
             if one["time_ns"] is not None
         ]
         imbalances = [
             [since(one["time_ns"]), _SIDES.get(one["side"] or "", 0) * (one["size"] or 0)]
-            for one in thinned(row["imbalances"] or [], _PATH)
+            for one in thinned(row["imbalances"] or [], _MAX_PATH)
             if one["time_ns"] is not None
         ]
         return {

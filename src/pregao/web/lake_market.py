@@ -76,18 +76,18 @@ LEGACY_FEED: tuple[Query, ...] = (
 )
 """Queries of `BINARY_FEED`, for a day that the lake has on the legacy feed only."""
 
-_SPREAD = """
+_HISTOGRAM = """
 SELECT CAST(floor(log10({span}) * 10) AS INTEGER) AS bin, count(*) AS events
 FROM latency WHERE date = $date AND channel = $channel AND ({span}) > 0 GROUP BY 1 ORDER BY 1
 """
-SPREAD_OF_LATENCY = {measure: _SPREAD.format(span=span) for measure, span in MEASURES.items()}
+SPREAD_OF_LATENCY = {measure: _HISTOGRAM.format(span=span) for measure, span in MEASURES.items()}
 """Histogram queries of latency measures, ten bins per decade."""
 
-_KEPT = 8
+_MAX_CACHED_INSTRUMENTS = 8
 """Maximum number of cached instruments."""
 _MAX_ANSWERS = 64
 """Maximum number of cached answers; a limit is needed as a request may name any day."""
-_FOUND = 40
+_MAX_FOUND = 40
 _MAX_NEWS = 200
 
 _NEWS_FIELDS = {
@@ -201,7 +201,7 @@ class LakeMarket:
             or wanted in folded(one["description"] or "")
         ]
         found.sort(key=lambda one: nearness(one["symbol"], wanted))
-        return {"count": len(found), "all": len(all_instruments), "instruments": found[:_FOUND]}
+        return {"count": len(found), "all": len(all_instruments), "instruments": found[:_MAX_FOUND]}
 
     def instrument(self, day: date, channel: int, security_id: int) -> LakeInstrument:
         """Return an instrument's day, cached."""
@@ -215,7 +215,7 @@ class LakeMarket:
         opened = LakeInstrument(self._store, catalogue, day, channel, security_id)
         with self._lock:
             kept = self._instruments.setdefault(key, opened)
-            while len(self._instruments) > _KEPT:
+            while len(self._instruments) > _MAX_CACHED_INSTRUMENTS:
                 self._instruments.popitem(last=False)
         return kept
 
@@ -263,7 +263,7 @@ class LakeMarket:
             "states": states,
             "audit": audit,
             "doubtful": [one for one in self._all(day) if one["state"] in ("stale", "unconfirmed")][
-                :_FOUND
+                :_MAX_FOUND
             ],
         }
 

@@ -30,17 +30,17 @@ from pregao.web.lake_market import offset_s
 
 TAPE = 200
 """Maximum number of trades on the tape of an instrument."""
-_PATH = 900
+_MAX_PATH = 900
 """Maximum number of theoretical prices and of imbalances kept."""
-_PAST = 20_000
+_MAX_TRADES = 20_000
 """Maximum number of trades kept for bars."""
 BARS = {"1s": SECOND, "5s": 5 * SECOND, "1m": MINUTE, "5m": 5 * MINUTE}
 """Available bar lengths."""
 _AT, _PRICE, _SIZE, _SIDE, _BUSTED, _NUMBER = range(6)
 
-_NEWS = 50
+_MAX_NEWS = 50
 """Maximum number of news items kept."""
-_FOUND = 40
+_MAX_FOUND = 40
 _MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
 
 
@@ -55,9 +55,9 @@ class InstrumentHistory:
     last: int | None = None
     first: int | None = None
     side: int = 0
-    path: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=_PATH))
-    imbalances: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=_PATH))
-    _past: deque[tuple[list[Any], bool]] = field(default_factory=lambda: deque(maxlen=_PAST))
+    path: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=_MAX_PATH))
+    imbalances: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=_MAX_PATH))
+    _past: deque[tuple[list[Any], bool]] = field(default_factory=lambda: deque(maxlen=_MAX_TRADES))
     """Trades, and whether they set the last price."""
 
     def traded(self, event: TradeDone, base: int) -> None:
@@ -123,7 +123,7 @@ class LiveMarket:
         self._name = name
         self._zone = zone or UTC
         self._seen: dict[tuple[int, int], InstrumentHistory] = {}
-        self._news: deque[dict[str, Any]] = deque(maxlen=_NEWS)
+        self._news: deque[dict[str, Any]] = deque(maxlen=_MAX_NEWS)
         # This listener reads no books, so it accepts events in batches.
         handler.add_listener(self, singly=False)
 
@@ -217,7 +217,7 @@ class LiveMarket:
         found.sort(
             key=lambda one: (nearness(one["symbol"], wanted), -one["messages"], one["symbol"])
         )
-        return {"count": len(found), "all": len(found), "instruments": found[:_FOUND]}
+        return {"count": len(found), "all": len(found), "instruments": found[:_MAX_FOUND]}
 
     def instrument(self, channel: int, security_id: int) -> dict[str, Any]:
         """Return the definition of an instrument."""

@@ -46,7 +46,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-_CLOSED = 1008
+_POLICY_VIOLATION = 1008
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOW_TO_OPEN = (
     "The page requires its token: open the URL that `pregao ui` printed in its terminal; "
@@ -108,7 +108,7 @@ class OriginGuard:
             if refused is not None or not authorized:
                 await receive()
                 reason = refused[1] if refused is not None else "The token is missing."
-                await send({"type": "websocket.close", "code": _CLOSED, "reason": reason})
+                await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": reason})
                 return
             await self._inner(scope, receive, send)
         elif refused is not None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pregao.web.lake_market import LakeMarket
     from pregao.web.live_market import LiveMarket
 
-_START_S = 20.0
-_LOOK_S = 0.2
+_START_TIMEOUT_S = 20.0
+_POLL_S = 0.2
 
 STATIC = Path(__file__).parent / "static"
 
@@ -81,7 +81,7 @@ class PageServer:
         self._thread = threading.Thread(target=self._run, name="pregao-page", daemon=True)
         self._thread.start()
         pause = threading.Event()
-        for _ in range(int(_START_S / 0.01)):
+        for _ in range(int(_START_TIMEOUT_S / 0.01)):
             if self._server.started or not self._thread.is_alive():
                 break
             pause.wait(0.01)
@@ -105,7 +105,7 @@ class PageServer:
     def wait(self) -> None:
         """Block until the server is closed or interrupted."""
         while self._thread.is_alive():
-            self._thread.join(_LOOK_S)
+            self._thread.join(_POLL_S)
 
     def close(self) -> None:
         """Stop serving."""

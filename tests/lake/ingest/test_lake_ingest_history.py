@@ -53,7 +53,7 @@ def folder(tmp_path):
 @pytest.fixture
 def lake(folder, monkeypatch):
     """A lake of five ingests, the first ones in the history file."""
-    monkeypatch.setattr(memory_module, "REMEMBER_FROM", 3)
+    monkeypatch.setattr(memory_module, "MIN_UNCACHED_FILES", 3)
     for number in range(5):
         ingest([capture_of(folder, number)], str(folder / "lake"))
     return LakeStore(folder / "lake")

@@ -28,9 +28,9 @@ from pregao.legacy.streams import RAW_HEAD, LegacyStream, is_raw_dump, mostly_le
 from pregao.umdf.sequencing import StreamSequence, Verdict
 from pregao.umdf.survey.lines import Destination
 
-_LOOKED_AT = 64
-_PCAPNG = b"\n\r\r\n"
-_PIECE = 1 << 20
+_SAMPLED_DATAGRAMS = 64
+_PCAPNG_MAGIC = b"\n\r\r\n"
+_READ_BYTES = 1 << 20
 
 
 # --- Detection ---
@@ -75,7 +75,7 @@ def _looks_legacy(name: str, reader: MessageReader) -> bool:
             return is_raw_dump(file.read(RAW_HEAD), reader)
     with read_blocks(name, block_bytes=1 << 16) as blocks:
         payloads = (block.payload(row) for block in blocks for row in range(len(block)))
-        return mostly_legacy(islice(payloads, _LOOKED_AT), reader)
+        return mostly_legacy(islice(payloads, _SAMPLED_DATAGRAMS), reader)
 
 
 def is_dump(name: str) -> bool:
@@ -84,7 +84,7 @@ def is_dump(name: str) -> bool:
         return False
     with open_source(name) as source:
         head = source.read(4)
-    return head != _PCAPNG and not is_pcap(head)
+    return head != _PCAPNG_MAGIC and not is_pcap(head)
 
 
 # --- Messages in their FAST form ---
@@ -191,7 +191,7 @@ def _dumped(name: str) -> Iterator[tuple[int, int, str, bytes]]:
     position = 0
     held = b""
     with Path(name).open("rb") as file:
-        while piece := file.read(_PIECE):
+        while piece := file.read(_READ_BYTES):
             held += piece
             start = 0
             while start + 10 <= len(held):

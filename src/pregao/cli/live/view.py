@@ -36,7 +36,7 @@ from pregao.live.market_watch import InstrumentPage, InstrumentRow, MarketWatch
 if TYPE_CHECKING:
     from pregao.live.handler import FeedHandler
 
-_NAMES = {
+_KEY_NAMES = {
     b"\x1b[A": "up",
     b"\x1b[B": "down",
     b"\x1b[C": "right",
@@ -55,7 +55,7 @@ _NAMES = {
     b"\x08": "backspace",
 }
 
-_EVERY_S = 0.25
+_REFRESH_S = 0.25
 _CHANNEL_STYLES = {
     ChannelState.LIVE: "green",
     ChannelState.DOWN: "bold red",
@@ -73,7 +73,7 @@ _BOOK_STYLES = {
 }
 _TRUSTED = (State.VALID, State.EMPTY)
 
-_AROUND_LISTS = 11
+_FIXED_LINES = 11
 """Lines of the screen other than the channels and the list below them."""
 
 _Cell = Text | str
@@ -155,7 +155,7 @@ def watch(handler: FeedHandler, console: Console, note: str = "", end: float | N
                 if before is None or now.at_ns - before.at_ns >= SECOND:
                     before = now
             screen.update(drawn, refresh=True)
-            for key in pressed.wait(_EVERY_S):
+            for key in pressed.wait(_REFRESH_S):
                 selection.press(key, lines)
 
 
@@ -182,7 +182,7 @@ def draw(
     if now.unrecorded:
         head.append(f"  {now.unrecorded:,} not recorded", "bold red")
     keys_line = Text("↑↓ select  ⏎ open  ← back  space pause  q quit", "dim")
-    lines = height - len(now.channels) - _AROUND_LISTS
+    lines = height - len(now.channels) - _FIXED_LINES
     parts: list[RenderableType] = [head, channels_table(now, before, width)]
     if selection.opened and page is not None:
         parts.append(instrument_page(page, width, lines))
@@ -382,7 +382,7 @@ def key_names(pressed: bytes) -> list[str]:
     found = []
     while pressed:
         for size in (4, 3, 1):
-            name = _NAMES.get(pressed[:size])
+            name = _KEY_NAMES.get(pressed[:size])
             if name is not None:
                 break
         else:

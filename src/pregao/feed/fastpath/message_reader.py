@@ -36,13 +36,13 @@ ReadStatistic = Callable[[Any, int, int], tuple[int, int]]
 REPLACES, REMOVES, DOES_MORE = range(3)
 """Effect of a statistic: it replaces the one before, removes it, or does more."""
 
-_TIMES: Final = ("transactTime", "mDEntryTimestamp")
-_FIELDS: Final = (
+_TIME_FIELDS: Final = ("transactTime", "mDEntryTimestamp")
+_TRADE_FIELDS: Final = (
     "securityID", "tradeID", "tradeDate", "mDEntryPx", "mDEntrySize", "mDEntryBuyer",
     "mDEntrySeller", "tradeCondition", "trdSubType",
 )  # fmt: skip
 _MAX_CACHED: Final = 1024
-_ACTION: Final = "mDUpdateAction"
+_ACTION_FIELD: Final = "mDUpdateAction"
 
 _MAX_READERS: Final = 1024
 
@@ -109,12 +109,12 @@ def trade_reader(
     if codec.message.id != templates.TRADE:
         return None
     known = {each.name: each for each in readings(codec.message)}
-    times = [name for name in _TIMES if name in known]
-    if len(times) != 1 or any(name not in known for name in _FIELDS):
+    times = [name for name in _TIME_FIELDS if name in known]
+    if len(times) != 1 or any(name not in known for name in _TRADE_FIELDS):
         return None
     if known["mDEntryPx"].scale != PRICE_SCALE:
         return None
-    unpack = codec.unpacker(*_FIELDS, times[0])
+    unpack = codec.unpacker(*_TRADE_FIELDS, times[0])
     if not _unpacks(unpack, block_length):
         return None
     days: dict[int, Any] = {}
@@ -154,9 +154,9 @@ def statistic_reader(codec: MessageCodec, block_length: int) -> ReadStatistic | 
         return None
     known = {each.name: each for each in readings(message)}
     counted = message.id == templates.EXECUTION_STATISTICS
-    if counted and (_ACTION in known or "numberOfTrades" not in known):
+    if counted and (_ACTION_FIELD in known or "numberOfTrades" not in known):
         return None
-    field = "numberOfTrades" if counted else _ACTION
+    field = "numberOfTrades" if counted else _ACTION_FIELD
     if "securityID" not in known or field not in known:
         return None
     unpack = codec.unpacker("securityID", field)

@@ -39,7 +39,7 @@ from pregao.umdf.templates import (
     SECURITY_STATUS,
 )
 
-SHOWN = 5
+MAX_DIFFERENCES = 5
 """Maximum number of differences listed in the detail."""
 
 _COLUMNS = ("order_id", "price", "size", "side", "firm", "inserted", "implied")
@@ -64,7 +64,7 @@ _NOT_COMPARED = frozenset(
 )
 _Published = tuple[ComparedColumns, Int64Array, Int64Array]
 _DELETED = {"DELETE": 1}
-_KINDS = 1 << 33
+_KIND_FACTOR = 1 << 33
 """Exceeds the sum of two checksums."""
 
 
@@ -119,8 +119,12 @@ class Audit:
         self.result[at] = DIFFERENT if found else EQUAL
         self.differences[at] = len(found)
         if found:
-            more = [f"… and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-            self.detail[at] = "; ".join([*found[:SHOWN], *more])
+            more = (
+                [f"… and {len(found) - MAX_DIFFERENCES} more"]
+                if len(found) > MAX_DIFFERENCES
+                else []
+            )
+            self.detail[at] = "; ".join([*found[:MAX_DIFFERENCES], *more])
 
 
 def _same(one: FullBook, other: FullBook) -> bool:
@@ -215,7 +219,7 @@ class StatisticAudit:
 
     def _label(self, rows: ComparedColumns) -> Int64Array:
         """Return instrument and kind of statistic as one number."""
-        label = self._rank(rows) * _KINDS
+        label = self._rank(rows) * _KIND_FACTOR
         for name in _KIND_COLUMNS:
             if name in rows.names:
                 label += rows.labels(name)
@@ -281,7 +285,7 @@ class StatisticAudit:
         serial = self.snapshots.message_serial[without]
         order = np.lexsort((serial, rank))
         rank, serial, without = rank[order], serial[order], without[order]
-        at = last_before(labels // _KINDS, serials, rank, serial)
+        at = last_before(labels // _KIND_FACTOR, serials, rank, serial)
         new = np.flatnonzero(self.changes.session)
         session = last_before(
             self.changes.rank[new], self.changes.message_serial[new], rank, serial

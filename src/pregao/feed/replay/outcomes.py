@@ -42,7 +42,12 @@ _HEALERS = {
     int(GapItem.SNAPSHOT): "snapshot",
     int(GapItem.ABSENT): "absence from a loop of snapshots",
 }
-_KNOWN = (int(GapItem.EMPTIED), int(GapItem.RESET), int(GapItem.SNAPSHOT), int(GapItem.ABSENT))
+_DEFINITE_ITEMS = (
+    int(GapItem.EMPTIED),
+    int(GapItem.RESET),
+    int(GapItem.SNAPSHOT),
+    int(GapItem.ABSENT),
+)
 NO_PAST = "the captures begin in the middle of the instrument's messages, and no snapshot follows"
 
 
@@ -318,4 +323,4 @@ def _is_first(sequence: InstrumentSequence, at: int) -> bool:
     """Whether no earlier item determined the state of the instrument."""
     own = slice(int(sequence.starts[sequence.rank[at]]), at)
     counted = sequence.count[own] > 0
-    return not (counted.any() or np.isin(sequence.item[own], _KNOWN).any())
+    return not (counted.any() or np.isin(sequence.item[own], _DEFINITE_ITEMS).any())

@@ -47,7 +47,7 @@ from pregao.umdf.sequencing import serial_of
 _MAX_ID = (1 << 63) - 1
 
 UNCONFIRMED = State.UNCONFIRMED.name.lower()
-_KEPT = 4
+_MAX_CACHED_STRETCHES = 4
 """Number of stretches between checkpoints whose data is cached."""
 
 
@@ -190,7 +190,7 @@ class InstrumentBooks:
             if run is None:
                 until = self._sent[before] if before < len(self._sent) else LATEST
                 run = self._kept[before] = self._run(before, until)
-                while len(self._kept) > _KEPT:
+                while len(self._kept) > _MAX_CACHED_STRETCHES:
                     self._kept.popitem(last=False)
             else:
                 self._kept.move_to_end(before)

@@ -36,30 +36,32 @@ from pregao.lake.execution.delta_connector import DELTA_CATALOG, DELTA_EXTENSION
 OLDEST_JAVA = 17
 """Minimum Java version of the supported Spark releases."""
 
-_RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
-_PRINTED = re.compile(r'version "([^"]+)"')
+_JAVA_RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
+_PRINTED_VERSION = re.compile(r'version "([^"]+)"')
 
 # The last line of a Python traceback that a task raised with one of our errors.
 _OUR_ERRORS = re.compile(r"^(?:pyspark\.\S+: )?pregao\.errors\.\w+: (.+)$", re.MULTILINE)
-_PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)): (.*)$", re.MULTILINE)
+_PYTHON_ERROR = re.compile(
+    r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)): (.*)$", re.MULTILINE
+)
 _CONDITION = re.compile(r"\[[A-Z0-9_.]+\]\s*")
-_STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
+_SQL_STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _POSITION = re.compile(r"line (\d+),? pos (\d+)")
 _POSITION_AT_END = re.compile(r"[;( ]*line \d+,? pos \d+[;) ]*$")
-_JAVA = re.compile(r"An error occurred while calling [^\n]*\n: (?:[\w.$]+: )?(.+)")
-_NOT_THERE = "ModuleNotFoundError: No module named 'pregao'"
-_MAX_TEXT = 500
+_JAVA_ERROR = re.compile(r"An error occurred while calling [^\n]*\n: (?:[\w.$]+: )?(.+)")
+_NO_PACKAGE = "ModuleNotFoundError: No module named 'pregao'"
+_MAX_ERROR_TEXT = 500
 
 SCHEME = "sc://"
-_PORT = 15002
+_CONNECT_PORT = 15002
 _ANSWER_SECONDS = 10
-_OURS = {"spark.sql.session.timeZone": "UTC"}
+_CONNECT_SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 
 # Java logs this at every start, and users cannot change it.
 _NOISE = "Using incubator modules"
 # Last lines that Java wrote to its standard error.
-_LOGGED: deque[str] = deque(maxlen=20)
+_JAVA_LINES: deque[str] = deque(maxlen=20)
 _INTERRUPTS: list[int] = []
 _GIGABYTE = 1 << 30
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -111,7 +113,7 @@ def java_version(program: Path) -> int | None:
     """Return the major version of a Java, from its release file or its output; None if unknown."""
     try:
         release = (program.resolve().parent.parent / "release").read_text(errors="replace")
-        if matched := _RELEASE.search(release):
+        if matched := _JAVA_RELEASE.search(release):
             return _major(matched.group(1))
     except OSError:
         pass
@@ -121,7 +123,7 @@ def java_version(program: Path) -> int | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    matched = _PRINTED.search(output.stderr + output.stdout)
+    matched = _PRINTED_VERSION.search(output.stderr + output.stdout)
     return None if matched is None else _major(matched.group(1))
 
 
@@ -168,32 +170,32 @@ def sentence(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, PregaoError):
         return text
-    if _NOT_THERE in text:
+    if _NO_PACKAGE in text:
         return (
             "the workers' Python has no Pregão; install it there, or send an archive: see "
             "docs/cluster.md."
         )
     if matched := _OUR_ERRORS.findall(text):
-        return _short(matched[-1])
-    if "Traceback (most recent call last)" in text and (matched := _PYTHON.findall(text)):
+        return _shortened(matched[-1])
+    if "Traceback (most recent call last)" in text and (matched := _PYTHON_ERROR.findall(text)):
         kind, text_of_error = matched[-1]
-        return _short(f"{kind.rpartition('.')[2]}: {text_of_error}")
+        return _shortened(f"{kind.rpartition('.')[2]}: {text_of_error}")
     if (matched := _CAUSE.findall(text)) and not _CONDITION.search(text):
-        return _short(matched[-1])
-    if matched_java := _JAVA.match(text):
-        return _short(matched_java.group(1))
+        return _shortened(matched[-1])
+    if matched_java := _JAVA_ERROR.match(text):
+        return _shortened(matched_java.group(1))
     # The first line is the error; advice, the query, its plan and the stack follow.
-    first = _STATE.sub("", _CONDITION.sub("", text)).strip().partition("\n")[0]
+    first = _SQL_STATE.sub("", _CONDITION.sub("", text)).strip().partition("\n")[0]
     position = _POSITION.search(text)
     if position is None:
-        return _short(first)
+        return _shortened(first)
     where = f" (line {position.group(1)}, character {int(position.group(2)) + 1})"
-    return _short(_POSITION_AT_END.sub("", first)) + where
+    return _shortened(_POSITION_AT_END.sub("", first)) + where
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+    return text if len(text) <= _MAX_ERROR_TEXT else text[: _MAX_ERROR_TEXT - 1] + "…"
 
 
 # --- Spark Connect ---
@@ -221,7 +223,7 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Any:
         raise UsageError(
             "Spark Connect requires more packages: pip install 'pregao[connect]'."
         ) from error
-    _answers(url)
+    _check_server(url)
     from pyspark.sql import SparkSession as AnySession
 
     logging.getLogger("pyspark.sql.connect").setLevel(logging.CRITICAL)
@@ -230,7 +232,7 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Any:
         if spark is None:
             builder: Any = AnySession.builder
             spark = builder.remote(url).getOrCreate()
-        for key, value in {**_OURS, **conf}.items():
+        for key, value in {**_CONNECT_SETTINGS, **conf}.items():
             if key not in ("spark.remote", "spark.master", "spark.app.name"):
                 spark.conf.set(key, value)
     except Exception as error:
@@ -238,11 +240,11 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Any:
     return spark
 
 
-def _answers(url: str) -> None:
+def _check_server(url: str) -> None:
     """Raise `UsageError` if no server answers."""
     parts = urlsplit(url)
     try:
-        host, port = parts.hostname, parts.port or _PORT
+        host, port = parts.hostname, parts.port or _CONNECT_PORT
     except ValueError:
         host = None
     if not host:
@@ -308,7 +310,7 @@ def spark_session(
         session = builder.getOrCreate()
     except Exception as error:
         # Java's exceptions have many classes; the user needs only the reason.
-        last_line = f" {_LOGGED[-1]}" if _LOGGED else ""
+        last_line = f" {_JAVA_LINES[-1]}" if _JAVA_LINES else ""
         raise UsageError(f"Spark did not start on {where}: {sentence(error)}{last_line}") from error
     interrupt_surely()
     if where.startswith("spark://"):
@@ -423,7 +425,7 @@ def _launch(settings: Mapping[str, str]) -> None:
         launch: Any = java_gateway.launch_gateway
         gateway = launch(conf, popen_kwargs={"stderr": writing})
     except (PySparkException, OSError) as error:
-        lines = " ".join(line for line in _LOGGED if not line.startswith("at "))
+        lines = " ".join(line for line in _JAVA_LINES if not line.startswith("at "))
         raise UsageError(f"Java did not start for Spark: {lines or error}") from error
     finally:
         os.close(writing)
@@ -439,7 +441,7 @@ def _copy_errors(reading: int, started: threading.Event) -> None:
     with open(reading, "rb") as lines:
         for line in without_noise(lines):
             if words := line.strip():
-                _LOGGED.append(words)
+                _JAVA_LINES.append(words)
             if started.is_set():
                 with contextlib.suppress(OSError, ValueError):
                     sys.stderr.write(line)

@@ -37,13 +37,13 @@ FAR_NS = 3600 * SECOND
 """Maximum distance of a packet's time from the median of its neighbors'."""
 FAR_AT_ENDS_NS = 30 * DAY
 """Maximum distance at the ends of a block, next to which the capture may have paused."""
-_AROUND = 2
+_NEIGHBORS = 2
 FAR_FROM_CAPTURE_NS = DAY
 """Maximum distance between sending and capture time: a packet beyond it is rejected, because it
 would be filed under a day on which nothing was captured."""
 FAR_REASON = "sending time more than a day from the capture time"
 
-_LATEST = (1 << 63) - 1 - FAR_FROM_CAPTURE_NS
+_LATEST_NS = (1 << 63) - 1 - FAR_FROM_CAPTURE_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def sent_far_from_capture(sending_time_ns: Int64Array, times: Int64Array) -> npt
     compared = (sending_time_ns > 0) & (times >= DAY)
     early = sending_time_ns < times - FAR_FROM_CAPTURE_NS
     # No difference is computed: with extreme times it would overflow int64.
-    late = sending_time_ns > np.minimum(times, _LATEST) + FAR_FROM_CAPTURE_NS
+    late = sending_time_ns > np.minimum(times, _LATEST_NS) + FAR_FROM_CAPTURE_NS
     far: npt.NDArray[np.bool_] = compared & (early | late)
     return far
 
@@ -162,12 +162,12 @@ def sensible_times(times: Int64Array) -> tuple[Int64Array, Int64Array]:
 
     An outlier is replaced by the median of itself and its four neighbors.
     """
-    if len(times) <= 2 * _AROUND or np.abs(np.diff(times)).max() <= FAR_NS:
+    if len(times) <= 2 * _NEIGHBORS or np.abs(np.diff(times)).max() <= FAR_NS:
         return times, np.empty(0, np.int64)
-    padded = np.pad(times, _AROUND, mode="reflect")
-    median = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1), axis=1)
+    padded = np.pad(times, _NEIGHBORS, mode="reflect")
+    median = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * _NEIGHBORS + 1), axis=1)
     limits = np.full(len(times), FAR_NS)
-    limits[:_AROUND] = limits[-_AROUND:] = FAR_AT_ENDS_NS
+    limits[:_NEIGHBORS] = limits[-_NEIGHBORS:] = FAR_AT_ENDS_NS
     outliers = np.flatnonzero(np.abs(times - median) > limits)
     if not len(outliers):
         return times, outliers
@@ -178,7 +178,7 @@ def sensible_times(times: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 def sensible_time(time: int, others: Sequence[int], limit: int = FAR_NS) -> int:
     """Return a packet's time, or the median of its neighbors' if it is an outlier among them."""
-    if len(others) < _AROUND:
+    if len(others) < _NEIGHBORS:
         return time
     median = sorted(others)[len(others) // 2]
     return median if abs(time - median) > limit else time

@@ -38,9 +38,9 @@ RANGE = "range:"
 
 REST = "rest:"
 """Prefix of the identity of a capture that was dropped in part, so that no capture matches it."""
-_AGAIN = " again "
+_GENERATION_MARK = " again "
 
-MEMORY = TableSpec(
+STATE_CACHE = TableSpec(
     "_ingest_state",
     pa.schema(
         [
@@ -52,7 +52,7 @@ MEMORY = TableSpec(
     description="Cache of the history of earlier ingests, for a set of files of ingests.",
     passing=True,
 )
-REMEMBER_FROM = 32
+MIN_UNCACHED_FILES = 32
 """Minimum number of uncached files of ``ingests`` at which the cache is rewritten."""
 _COLUMNS = (
     "content_hash",
@@ -127,7 +127,7 @@ class IngestState:
         Each drop changes the key, so that a dropped capture can be ingested again.
         """
         times = self.dropped.get(identity, 0)
-        return f"{identity}{_AGAIN}{times}" if times else identity
+        return f"{identity}{_GENERATION_MARK}{times}" if times else identity
 
     def hashed_ranges(self, file: str) -> list[tuple[int, int, str]]:
         """Return begin, end and hash of the hashed ranges of a growing file."""
@@ -252,54 +252,54 @@ def _pairs(runs: Iterable[Iterable[int]]) -> list[tuple[int, int]]:
 def load_ingest_state(lake: LakeStore) -> IngestState:
     """Read the history of the lake's ingests; update the cache if many files are not in it."""
     # The cache first: a file that is added in between then counts as not cached.
-    state, remembered = _recall(lake)
+    state, cached = _read_cache(lake)
     files = lake.paths("ingests")
-    if not remembered <= files:
-        state, remembered = IngestState(), set()
+    if not cached <= files:
+        state, cached = IngestState(), set()
     table = lake.table_location("ingests")
-    rows = [row for path in files - remembered for row in _rows(table.join(path))]
+    rows = [row for path in files - cached for row in _rows(table.join(path))]
     rows.sort(key=lambda row: row["committed_at_ns"] or 0)
     state.add(rows)
-    if len(files) - len(remembered) >= REMEMBER_FROM and _channel_day(lake).exists():
-        _remember(lake, state, files)
+    if len(files) - len(cached) >= MIN_UNCACHED_FILES and _cache_location(lake).exists():
+        _write_cache(lake, state, files)
     return state
 
 
 def refresh_state_cache(lake: LakeStore) -> None:
     """Rebuild the cache if files that it covers no longer exist."""
-    if _channel_day(lake).exists():
+    if _cache_location(lake).exists():
         load_ingest_state(lake)
 
 
-def _channel_day(lake: LakeStore) -> Location:
-    return lake.table_location(MEMORY.name)
+def _cache_location(lake: LakeStore) -> Location:
+    return lake.table_location(STATE_CACHE.name)
 
 
-def _recall(lake: LakeStore) -> tuple[IngestState, set[str]]:
+def _read_cache(lake: LakeStore) -> tuple[IngestState, set[str]]:
     """Return the cached history and the files that it covers."""
     state = IngestState()
-    table = _channel_day(lake)
+    table = _cache_location(lake)
     if not table.exists():
         return state, set()
-    remembered: set[str] = set()
-    for path in lake.paths(MEMORY.name):
-        (row,) = _table(table.join(path), MEMORY.schema.names).to_pylist()
+    cached: set[str] = set()
+    for path in lake.paths(STATE_CACHE.name):
+        (row,) = _table(table.join(path), STATE_CACHE.schema.names).to_pylist()
         state.recall(json.loads(row["facts"]))
-        remembered = set(json.loads(row["files"]))
-    return state, remembered
+        cached = set(json.loads(row["files"]))
+    return state, cached
 
 
-def _remember(lake: LakeStore, known: IngestState, files: set[str]) -> None:
+def _write_cache(lake: LakeStore, known: IngestState, files: set[str]) -> None:
     """Replace the cached history."""
     contents = {"files": sorted(files), "facts": known.to_json()}
     row = {name: json.dumps(value, separators=(",", ":")) for name, value in contents.items()}
     content = io.BytesIO()
-    rows = pa.Table.from_pylist([row], MEMORY.schema.remove_metadata())
+    rows = pa.Table.from_pylist([row], STATE_CACHE.schema.remove_metadata())
     pq.write_table(rows, content, compression="zstd")
-    folder = _channel_day(lake)
+    folder = _cache_location(lake)
     path = unique_name("known", ".parquet")
     folder.join(path).write_bytes(content.getvalue())
-    file = NewFile(MEMORY.name, path, content.tell(), 1, (), '{"numRecords":1}')
+    file = NewFile(STATE_CACHE.name, path, content.tell(), 1, (), '{"numRecords":1}')
 
     def replace(table: LakeTable) -> None:
         # If two processes do this concurrently, either may win: both are correct.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pregao.lake.ingest.history import MEMORY
+from pregao.lake.ingest.history import STATE_CACHE
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
 from pregao.lake.ingest.schemas import GAPS, INGESTS, PACKETS, REJECTS, bounded_spec
 from pregao.lake.storage.commit_unit import TableSpec
@@ -18,7 +18,7 @@ _ACCOUNTS = (
 
 def first_specs() -> list[TableSpec]:
     """Return the tables of every lake, with the columns of every bundled version."""
-    own = [bounded_spec("ingests", INGESTS, "An ingested capture."), MEMORY]
+    own = [bounded_spec("ingests", INGESTS, "An ingested capture."), STATE_CACHE]
     return own + protocol_specs([first_protocol().name])
 
 

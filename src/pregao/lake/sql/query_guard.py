@@ -26,7 +26,7 @@ from pregao.errors import UsageError
 from pregao.lake.sql.duckdb_session import open_session
 
 _QUERIES = ("select", "with", "from", "values", "table")
-_QUESTIONS = ("show", "describe", "desc", "summarize", "explain")
+_METADATA_STATEMENTS = ("show", "describe", "desc", "summarize", "explain")
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _BEGINNING = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*(?:(?!/\*).)*?\*/)*", re.DOTALL)
 _WORD = re.compile(r"\w+")
@@ -53,11 +53,11 @@ _SQL_COMMENT = duckdb.token_type.comment
 
 def first_word(sql: str) -> str:
     """Return the first word of a statement in lower case; empty if it starts with no word."""
-    word = _WORD.match(_begun(sql))
+    word = _WORD.match(_without_prefix(sql))
     return "" if word is None else word.group().lower()
 
 
-def _begun(sql: str) -> str:
+def _without_prefix(sql: str) -> str:
     """Return a statement without the comments, spaces and brackets before its first word."""
     matched = _BEGINNING.match(sql)
     return sql if matched is None else sql[matched.end() :]
@@ -68,7 +68,7 @@ def require_query(sql: str) -> None:
     word = first_word(sql)
     if not word and not _COMMENT.sub(" ", sql).strip(" \t\r\n;("):
         raise no_query()
-    if word not in (*_QUERIES, *_QUESTIONS):
+    if word not in (*_QUERIES, *_METADATA_STATEMENTS):
         raise not_a_query(word.upper())
 
 

@@ -26,9 +26,9 @@ from pregao.lake.storage.filesystem import Location
 INDEXED_COLUMNS = 32
 """Number of leading columns with statistics in Delta; readers use no more."""
 
-_MAX_TEXT = 32
+_MAX_BOUND_CHARACTERS = 32
 _LAST_CHARACTER = "\U0010ffff"
-_EPOCH_DATE = date(1970, 1, 1).toordinal()
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 _ORDERED = (
     pa.types.is_string,
@@ -171,7 +171,7 @@ def _as_json(low: Any, high: Any, kind: Any) -> tuple[str, str] | None:
 
 def _day(days: int) -> str | None:
     """Return a day in ISO format; None outside the years that ISO format supports."""
-    ordinal = days + _EPOCH_DATE
+    ordinal = days + _EPOCH_ORDINAL
     if not date.min.toordinal() <= ordinal <= date.max.toordinal():
         return None
     return json.dumps(date.fromordinal(ordinal).isoformat())
@@ -179,11 +179,11 @@ def _day(days: int) -> str | None:
 
 def _text_bounds(low: str, high: str) -> tuple[str, str] | None:
     """Return truncated bounds of strings; a truncated maximum is raised above its prefix."""
-    if len(high) > _MAX_TEXT:
-        if high[_MAX_TEXT] == _LAST_CHARACTER:
+    if len(high) > _MAX_BOUND_CHARACTERS:
+        if high[_MAX_BOUND_CHARACTERS] == _LAST_CHARACTER:
             return None
-        high = high[:_MAX_TEXT] + _LAST_CHARACTER
-    return json.dumps(low[:_MAX_TEXT]), json.dumps(high)
+        high = high[:_MAX_BOUND_CHARACTERS] + _LAST_CHARACTER
+    return json.dumps(low[:_MAX_BOUND_CHARACTERS]), json.dumps(high)
 
 
 # --- Files ---

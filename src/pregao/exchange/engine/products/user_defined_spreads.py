@@ -40,7 +40,7 @@ _CASH = (SecurityType.CS, SecurityType.PS, SecurityType.ETF)
 
 _EVEN_STRIKES = ("BO", "XT", "CO")
 
-_BY_TYPE = {
+_PATTERNS_BY_TYPE = {
     "ST": ("B1C11 B1P11",),
     "SG": ("B1P11 B1C21",),
     "GT": ("B1C11 B1P21",),
@@ -74,7 +74,7 @@ _BY_TYPE = {
     "SR": ("B1C11 B1C12 B1C13 B1C14", "B1P11 B1P12 B1P13 B1P14"),
 }
 
-TYPES = (*_BY_TYPE, "SS", "CC", "VV", "VO", "FO", "FF", "FV", "GN")
+TYPES = (*_PATTERNS_BY_TYPE, "SS", "CC", "VV", "VO", "FO", "FF", "FV", "GN")
 """All codes of the appendix."""
 
 IDLE = timedelta(days=7)
@@ -204,7 +204,7 @@ def _code(side: OrderSide, ratio: int, call: bool, strike: int, expiry: int) -> 
 
 
 def _patterns() -> Iterator[tuple[frozenset[str], str]]:
-    for name, shapes in _BY_TYPE.items():
+    for name, shapes in _PATTERNS_BY_TYPE.items():
         for shape in shapes:
             yield frozenset(shape.split()), name
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE: Final = "PREGAO_CONTROL_TOKEN"  # noqa: S105
 _TOKEN_BYTES: Final = 32
-_MAX_FILE_BYTES: Final = 256
+_MAX_TOKEN_FILE_BYTES: Final = 256
 
 HOST: Final = "127.0.0.1"
 MAX_LINE_BYTES: Final = 1024 * 1024
 MAX_CONNECTIONS: Final = 64
 IDLE_S: Final = 10.0
 """Time after which a connection without a complete request is closed."""
-_PATIENCE_S: Final = 30.0
+_ANSWER_TIMEOUT_S: Final = 30.0
 
 
 def token_path(port: int) -> Path:
@@ -79,7 +79,7 @@ def remove_token(path: Path, token: str) -> None:
 def read_token(path: Path) -> str:
     """Return the token of a file that no other user can access."""
     try:
-        content = read_secret(path, _MAX_FILE_BYTES)
+        content = read_secret(path, _MAX_TOKEN_FILE_BYTES)
     except SecretFileError as error:
         advice = "restart the exchange, which writes a new token"
         if not error.opened:
@@ -187,7 +187,7 @@ def send_request(port: int, request: dict[str, Any], token: Path | None = None) 
         ) from error
     request = {**request, "token": secret}
     try:
-        with socket.create_connection((HOST, port), timeout=_PATIENCE_S) as line:
+        with socket.create_connection((HOST, port), timeout=_ANSWER_TIMEOUT_S) as line:
             line.sendall(json.dumps(request).encode() + b"\n")
             with line.makefile("rb") as answers:
                 answer = answers.readline()

@@ -63,7 +63,7 @@ PREFIX = "legacy_"
 
 SLOT_NS = 10 * MINUTE
 
-_chosen: dict[str, TemplateSet] = {}
+_user_templates: dict[str, TemplateSet] = {}
 """Templates of the user's file in this process; empty without one."""
 
 _ORDINALS = 16
@@ -147,17 +147,17 @@ def choose_templates(schema_files: Sequence[str]) -> None:
     if len(named) > 1:
         raise UsageError(f"Only one file of FAST templates is supported, got {', '.join(named)}.")
     for name in named:
-        if name not in _chosen:
+        if name not in _user_templates:
             found = TemplateSet.from_sources(renamed(load_templates(name)))
-            _chosen.clear()
-            _chosen[name] = found
+            _user_templates.clear()
+            _user_templates[name] = found
     if not named:
-        _chosen.clear()
+        _user_templates.clear()
 
 
 def known_templates() -> TemplateSet:
     """Return the templates in use."""
-    return next(iter(_chosen.values()), None) or _bundled()
+    return next(iter(_user_templates.values()), None) or _bundled()
 
 
 # --- Decoder ---

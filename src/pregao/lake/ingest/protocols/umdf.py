@@ -54,9 +54,15 @@ from pregao.umdf.tables import TemplateTable
 from pregao.umdf.templates import SECURITY_DEFINITIONS, SEQUENCE
 
 INSTRUMENTS = "instruments"
-_ORDER = ("index_in_packet", "sequence_number", "capture_time_ns", "security_id", "channel")
+_INSTRUMENT_ORDER = (
+    "index_in_packet",
+    "sequence_number",
+    "capture_time_ns",
+    "security_id",
+    "channel",
+)
 
-_OLD = re.compile(r"(.+)_v(\d+)")
+_VERSIONED_NAME = re.compile(r"(.+)_v(\d+)")
 
 PREFIX = "umdf_"
 
@@ -72,7 +78,7 @@ def latest(rows: Any) -> Any:
     """Return the row captured last of each channel and instrument, sorted by these."""
     if not rows.num_rows:
         return rows
-    columns = [rows.column(name).fill_null(0).to_numpy() for name in _ORDER]
+    columns = [rows.column(name).fill_null(0).to_numpy() for name in _INSTRUMENT_ORDER]
     order = np.lexsort(tuple(columns))
     channel, security = columns[4][order], columns[3][order]
     last = np.append((channel[1:] != channel[:-1]) | (security[1:] != security[:-1]), True)
@@ -111,7 +117,7 @@ def _as_instruments(rows: Any, schema: Any) -> Any:
     """Convert rows of a definition table to the columns of ``instruments``."""
     columns = []
     for field in schema:
-        old = _OLD.fullmatch(field.name)
+        old = _VERSIONED_NAME.fullmatch(field.name)
         values = None
         if field.name in rows.column_names:
             values = _fitted(rows[field.name].combine_chunks(), field.type)
