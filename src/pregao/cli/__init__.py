@@ -1,6 +1,6 @@
 """The command line: one module per command, named after the command (`main` lists them).
 
-Modules that serve a single command carry its name as a prefix (`outputs`, `schema`).
+Commands with several modules are subpackages (`decode`, `ep`, `exchange`, `live`, `simulate`).
 Shared modules: `options` (option declarations), `option_values` (parsers of option values),
-`new_files` (output files that appear complete or not at all), `progress` and `terminal`.
+`output_files` (output files that appear complete or not at all), `console` (tables and progress).
 """

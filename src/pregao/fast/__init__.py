@@ -1,5 +1,5 @@
 """FAST 1.1: template files → model → message codec → column kernel, independent of any exchange.
 
 `load_templates` reads templates. `Decoder` and `Encoder` process the messages of a stream one at a
-time; `ColumnDecoder` decodes many per call into flat columns and Arrow.
+time; `FastColumnDecoder` decodes many per call into flat columns and Arrow.
 """

@@ -1,6 +1,6 @@
 """Chunks and message headers of many datagrams of the legacy feed, as columns.
 
-The column form of `chunks`, and of the first fields that `messages` reads.
+The column form of `reassembly`, and of the first fields that `messages` reads.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def destination_of(flow: Flow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IngestProtocol:
-    """A protocol of captures. Tasks carry its name and look it up in `protocols.PROTOCOLS`."""
+    """A protocol of captures. Tasks carry its name and look it up in `registry.PROTOCOLS`."""
 
     name: str
     account_prefix: str

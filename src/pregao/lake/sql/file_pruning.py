@@ -1,10 +1,10 @@
 """Data skipping: which files of a table a query needs, by its WHERE and the log's min/max bounds.
 
-The conditions come from the tree of the parsed query (`parsed`). A row that a SELECT reads from a
-table after its FROM meets that SELECT's WHERE, so files in which no row can meet it are skipped.
-Supported are comparisons of a column with integers or dates, combined by AND and OR, on a table or
-view that is after FROM alone or in plain joins. Every other condition is assumed to be true, so an
-unsupported part of a query costs time and never rows.
+The conditions come from the tree of the parsed query (`query_guard`). A row that a SELECT reads
+from a table after its FROM meets that SELECT's WHERE, so files in which no row can meet it are
+skipped. Supported are comparisons of a column with integers or dates, combined by AND and OR, on a
+table or view that is after FROM alone or in plain joins. Every other condition is assumed to be
+true, so an unsupported part of a query costs time and never rows.
 """
 
 from __future__ import annotations

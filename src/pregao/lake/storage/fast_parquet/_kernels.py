@@ -1,6 +1,6 @@
 """Kernels of the lake's Parquet files: encode columns of integers as pages.
 
-Constants of the format are in `numbers`. Columns are 64-bit integers; strings are labels, with the
+Constants of the format are in `columns`. Columns are 64-bit integers; strings are labels, with the
 strings themselves passed separately. Nothing is compressed: encoded data hardly shrinks further.
 """
 
