@@ -127,8 +127,8 @@ def split_level(meta, slots, ranks, ladder, queue, side, at, passed, inside):
     better = np.int64(ladder[u(base + at + 1)])
     top = side * (len(queue) >> 1) + meta[u(w.ORDERS + side)] - 1
     size = np.int64(0)
-    for place in range(passed, passed + inside):
-        size += slots[u(queue[u(top - place)] + w.SIZE)]
+    for index in range(passed, passed + inside):
+        size += slots[u(queue[u(top - index)] + w.SIZE)]
     slots[u(worse + w.SIZE)] = slots[u(better + w.SIZE)] - size
     slots[u(worse + w.COUNT)] = slots[u(better + w.COUNT)] - inside
     slots[u(better + w.SIZE)] = size

@@ -142,8 +142,8 @@ def dump(
     for side in range(2):
         at = bottom(ladder, side) + meta[u(w.LEVELS + side)]
         if by_depth:
-            for place in range(1, meta[u(w.LEVELS + side)] + 1):
-                row = np.int64(ladder[u(at - place)])
+            for depth_index in range(1, meta[u(w.LEVELS + side)] + 1):
+                row = np.int64(ladder[u(at - depth_index)])
                 dump_side[out] = side
                 dump_id[out] = slots[u(row + w.COUNT)]
                 dump_price[out] = price_of(side, slots[u(row + w.RANK)])

@@ -67,16 +67,16 @@ def enter(table, order_id, slot):
 def remove(table, at):
     """Free a bucket and move later entries back, which makes tombstones unnecessary."""
     mask = (len(table) >> 1) - 1
-    hole = at
+    free = at
     while True:
         at = (at + 1) & mask
         if table[u(2 * at + 1)] == 0:
             break
-        if ((at - home(table, table[u(2 * at)])) & mask) >= ((at - hole) & mask):
-            table[u(2 * hole)] = table[u(2 * at)]
-            table[u(2 * hole + 1)] = table[u(2 * at + 1)]
-            hole = at
-    table[u(2 * hole + 1)] = 0
+        if ((at - home(table, table[u(2 * at)])) & mask) >= ((at - free) & mask):
+            table[u(2 * free)] = table[u(2 * at)]
+            table[u(2 * free + 1)] = table[u(2 * at + 1)]
+            free = at
+    table[u(2 * free + 1)] = 0
 
 
 @part

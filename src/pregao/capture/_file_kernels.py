@@ -109,16 +109,16 @@ def surviving_boundaries(
 @njit
 def _big(out: Any, at: Any, value: Any, count: Any) -> Any:
     """Write a number in network byte order; return the offset after it."""
-    for place in range(count):
-        out[at + place] = (value >> (8 * (count - 1 - place))) & 0xFF
+    for index in range(count):
+        out[at + index] = (value >> (8 * (count - 1 - index))) & 0xFF
     return at + count
 
 
 @njit
 def _little(out: Any, at: Any, value: Any) -> Any:
     """Write a four-byte number in little-endian order; return the offset after it."""
-    for place in range(4):
-        out[at + place] = (value >> (8 * place)) & 0xFF
+    for index in range(4):
+        out[at + index] = (value >> (8 * index)) & 0xFF
     return at + 4
 
 
@@ -168,9 +168,9 @@ def udp_records(
         at = _big(out, at, src, 4)
         at = _big(out, at, dst, 4)
         words = np.int64(0)
-        for place in range(size // 2):
-            words += np.int64(buffer[start + 2 * place]) << 8
-            words += np.int64(buffer[start + 2 * place + 1])
+        for index in range(size // 2):
+            words += np.int64(buffer[start + 2 * index]) << 8
+            words += np.int64(buffer[start + 2 * index + 1])
         if size & 1:
             words += np.int64(buffer[start + size - 1]) << 8
         total = pair + _UDP + src_port + dst_port + 2 * (size + _UDP_HEAD) + words

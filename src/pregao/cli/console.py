@@ -218,13 +218,13 @@ def column_widths(
     without digits.
     """
     full, minimum = [], []
-    for place, name in enumerate(names):
-        texts = [name, *(row[place] for row in cells)]
+    for column, name in enumerate(names):
+        texts = [name, *(row[column] for row in cells)]
         lines = [line for text in texts for line in text.split("\n")]
         longest = max(map(_cell_width, lines))
         words = max((_min_width(word) for line in lines for word in line.split()), default=0)
         full.append(longest)
-        minimum.append(longest if fixed[place] else words)
+        minimum.append(longest if fixed[column] else words)
     available = width - _COLUMN_PADDING * len(names) - 1
     if sum(full) <= available:
         return full
@@ -233,10 +233,10 @@ def column_widths(
         return None
     widths = list(minimum)
     # Columns that need the least extra width go first, so that none gets more than it needs.
-    order = sorted(range(len(names)), key=lambda place: full[place] - minimum[place])
-    for left, place in zip(range(len(order), 0, -1), order, strict=True):
-        given = min(full[place] - minimum[place], spare // left)
-        widths[place] += given
+    order = sorted(range(len(names)), key=lambda column: full[column] - minimum[column])
+    for left, column in zip(range(len(order), 0, -1), order, strict=True):
+        given = min(full[column] - minimum[column], spare // left)
+        widths[column] += given
         spare -= given
     return widths
 

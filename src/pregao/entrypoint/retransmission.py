@@ -150,7 +150,7 @@ class MissedMessages:
         self._held_bytes = 0
         self._highest = 0
         """The highest number known to have been sent."""
-        self._asked: range | None = None
+        self._requested: range | None = None
         self._granted: range | None = None
         self._delivered = False
         """Whether a requested message has arrived since the request."""
@@ -189,7 +189,7 @@ class MissedMessages:
     def arrived(self, number: int, now_ns: int) -> bool:
         """Record the arrival of a message. Returns whether it was retransmitted."""
         self._highest = max(self._highest, number)
-        if self._asked is not None and number in self._asked:
+        if self._requested is not None and number in self._requested:
             self._delivered = True
             self._failures = 0
             self._due_ns = now_ns + PATIENCE_NS
@@ -218,7 +218,7 @@ class MissedMessages:
 
     def next_request(self, expected: int, now_ns: int) -> tuple[int, int] | None:
         """Return the first number and count to request; None without a gap, or if too early."""
-        if self._asked is not None:
+        if self._requested is not None:
             return None
         gap = self._gap(expected)
         if not gap:
@@ -227,10 +227,10 @@ class MissedMessages:
         if now_ns < self._not_before_ns:
             self._due_ns = self._not_before_ns
             return None
-        self._asked = gap[:REQUEST_LIMIT]
+        self._requested = gap[:REQUEST_LIMIT]
         self._delivered = False
         self._due_ns = now_ns + PATIENCE_NS
-        return self._asked.start, len(self._asked)
+        return self._requested.start, len(self._requested)
 
     def _gap(self, expected: int) -> range:
         return range(expected, min(self._held, default=self._highest + 1))
@@ -240,7 +240,7 @@ class MissedMessages:
 
         ``expected`` is the next number: those before it have arrived since the request.
         """
-        requested = self._asked
+        requested = self._requested
         if requested is None:
             return None
         self._over(now_ns)
@@ -252,7 +252,7 @@ class MissedMessages:
 
     def impatient(self, now_ns: int) -> None:
         """Treat a request that was not answered in time as refused."""
-        if self._asked is not None and self._due_ns is not None and now_ns >= self._due_ns:
+        if self._requested is not None and self._due_ns is not None and now_ns >= self._due_ns:
             self._delivered = False
             self._over(now_ns)
 
@@ -260,7 +260,7 @@ class MissedMessages:
         """Return the numbers to abandon after too many failed requests; None to continue
         requesting.
         """
-        if self._asked is not None or self._failures < self._max_attempts:
+        if self._requested is not None or self._failures < self._max_attempts:
             return None
         gap = self._gap(expected)
         if gap:
@@ -269,7 +269,7 @@ class MissedMessages:
 
     def _over(self, now_ns: int) -> None:
         """End a request: the next one is immediate if this one had an effect, else delayed."""
-        requested, self._asked, self._granted = self._asked, None, None
+        requested, self._requested, self._granted = self._requested, None, None
         if requested is not None and not self._delivered:
             wait = min(MAX_WAIT_NS, FIRST_WAIT_NS << min(self._failures, 30))
             self._failures += 1

@@ -67,15 +67,15 @@ def copy_texts(values, offsets, arena, out):
     """
     limit = len(arena) - 8
     for i in range(len(values)):
-        place = values[i] >> 32
+        text_start = values[i] >> 32
         start = offsets[i]
         size = offsets[i + 1] - start
-        if place + size <= limit:
+        if text_start + size <= limit:
             for k in range(0, size, 8):
-                store_u64(out, start + k, load_u64(arena, place + k))
+                store_u64(out, start + k, load_u64(arena, text_start + k))
         else:
             for k in range(size):
-                out[start + k] = arena[place + k]
+                out[start + k] = arena[text_start + k]
 
 
 @njit
@@ -94,12 +94,12 @@ def label_texts(values, bitmap, arena, slots, known, labels):
         if not bitmap[i >> 3] >> (i & 7) & 1:
             labels[i] = 0
             continue
-        place = values[i] >> 32
+        text_start = values[i] >> 32
         size = values[i] & 0xFFFFFFFF
-        if size > 7 or place > limit:
+        if size > 7 or text_start > limit:
             return -1
         # The bytes of the text, with its size in the top byte.
-        low = load_u64(arena, place) & ((_U1 << np.uint64(8 * size)) - _U1)
+        low = load_u64(arena, text_start) & ((_U1 << np.uint64(8 * size)) - _U1)
         key = low | (np.uint64(size) << np.uint64(56))
         if key != last or label < 0:
             last = key

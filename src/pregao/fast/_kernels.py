@@ -316,8 +316,8 @@ def decode_messages(
                                 fault = np.int64(k.MUCH_TEXT)
                                 break
                         if kind == k.UNICODE:
-                            place = value >> 32
-                            if not is_utf8(arena, place, place + (value & 0xFFFFFFFF)):
+                            text_start = value >> 32
+                            if not is_utf8(arena, text_start, text_start + (value & 0xFFFFFFFF)):
                                 fault = np.int64(k.NOT_UTF8)
                                 break
                         mask |= np.uint64(code[pc, k.MASK])

@@ -115,9 +115,9 @@ def text_difference(
         # Copy the new piece to the end of the arena.
         for b in range(size):
             arena[text_used + b] = arena[(value >> 32) + b]
-        place, whole = combined(arena, text_used, base, taken, size, front)
-        text_used = place + whole
-        value = (place << 32) | whole
+        text_start, whole = combined(arena, text_used, base, taken, size, front)
+        text_used = text_start + whole
+        value = (text_start << 32) | whole
     return arena, text_used, value, np.int64(k.SOUND)
 
 

@@ -308,7 +308,7 @@ def presence_map(value: int, bits: int) -> bytes:
     while count > 1 and not value & 0x7F:
         value >>= 7
         count -= 1
-    out = bytearray(value >> 7 * place & 0x7F for place in range(count - 1, -1, -1))
+    out = bytearray(value >> 7 * group & 0x7F for group in range(count - 1, -1, -1))
     out[-1] |= 0x80
     return bytes(out)
 

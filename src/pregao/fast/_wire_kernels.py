@@ -205,19 +205,19 @@ def combined(arena, used, base, subtracted, size, keeps_front):
     ``subtracted`` characters are removed from the base; its rest is placed before the new piece, or
     after it. Return the offset and size of the text.
     """
-    place, length = base >> 32, base & 0xFFFFFFFF
+    text_start, length = base >> 32, base & 0xFFFFFFFF
     kept = length - subtracted
     start = used + size
     if keeps_front:
         for i in range(kept):
-            arena[start + i] = arena[place + i]
+            arena[start + i] = arena[text_start + i]
         for i in range(size):
             arena[start + kept + i] = arena[used + i]
     else:
         for i in range(size):
             arena[start + i] = arena[used + i]
         for i in range(kept):
-            arena[start + size + i] = arena[place + subtracted + i]
+            arena[start + size + i] = arena[text_start + subtracted + i]
     return start, kept + size
 
 

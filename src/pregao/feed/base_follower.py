@@ -339,14 +339,14 @@ class BaseFollower(ABC, Generic[B]):
                     self._apply(security_id, message.item.event, interrupted)
                     self._stale.add(security_id)
                     self._listener.on_stale(gap)
-                case LoadSnapshot(snapshot, place):
-                    self._load(snapshot, place)
+                case LoadSnapshot(snapshot, as_of):
+                    self._load(snapshot, as_of)
                 case MatchSnapshot():
                     book = self.books.get(security_id)
                     if book is not None:
                         book.agreed()
-                case ClearBook(place):
-                    self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
+                case ClearBook(as_of):
+                    self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*as_of)))
                 case MarkHealed():
                     self._stale.discard(security_id)
                     self._listener.on_healed(change)

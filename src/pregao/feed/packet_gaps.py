@@ -52,13 +52,13 @@ class PacketGapColumns:
     @staticmethod
     def from_gaps(gaps: Iterable[PacketGap]) -> PacketGapColumns:
         """Return gaps as columns."""
-        ordered = sorted(gaps, key=lambda hole: hole.first)
+        ordered = sorted(gaps, key=lambda gap: gap.first)
         return PacketGapColumns(
-            np.array([hole.first for hole in ordered], np.int64),
-            np.array([hole.packets for hole in ordered], np.int64),
-            np.array([hole.unread for hole in ordered], np.uint8),
-            np.array([hole.sending_ns for hole in ordered], np.int64),
-            np.array([hole.capture_ns for hole in ordered], np.int64),
+            np.array([gap.first for gap in ordered], np.int64),
+            np.array([gap.packets for gap in ordered], np.int64),
+            np.array([gap.unread for gap in ordered], np.uint8),
+            np.array([gap.sending_ns for gap in ordered], np.int64),
+            np.array([gap.capture_ns for gap in ordered], np.int64),
         )
 
     def take(self, chosen: Int64Array) -> PacketGapColumns:

@@ -84,7 +84,7 @@ class FixSession:
         self._gap_start = 0
         """First missing number of the last gap that was requested."""
         self._sent_ns = self._last_received_ns = now_ns
-        self._asked = False
+        self._test_request_sent = False
         """Whether a test request is unanswered."""
         self._interval_ns = settings.heartbeat_ns
         if not settings.acceptor:
@@ -112,7 +112,7 @@ class FixSession:
         """Time at which `tick` must be called next; None if the session has ended."""
         if self.state is FixSessionState.ENDED:
             return None
-        silence = int(self._interval_ns * _SILENCE) * (2 if self._asked else 1)
+        silence = int(self._interval_ns * _SILENCE) * (2 if self._test_request_sent else 1)
         return min(self._sent_ns + self._interval_ns, self._last_received_ns + silence)
 
     def take_output(self) -> bytes:
@@ -142,7 +142,7 @@ class FixSession:
         events: list[FixSessionEvent] = []
         try:
             for message in self._parser.feed(data):
-                self._last_received_ns, self._asked = now_ns, False
+                self._last_received_ns, self._test_request_sent = now_ns, False
                 events += self._message(message, now_ns)
                 if self.ended:
                     break
@@ -155,11 +155,11 @@ class FixSession:
         if self.state is FixSessionState.ENDED:
             return []
         silence = int(self._interval_ns * _SILENCE)
-        if self._asked and now_ns >= self._last_received_ns + 2 * silence:
+        if self._test_request_sent and now_ns >= self._last_received_ns + 2 * silence:
             return self._end("the other side did not answer a test request", now_ns)
         if self.state is FixSessionState.ACTIVE:
-            if not self._asked and now_ns >= self._last_received_ns + silence:
-                self._asked = True
+            if not self._test_request_sent and now_ns >= self._last_received_ns + silence:
+                self._test_request_sent = True
                 self._write(_TEST_REQUEST, [(112, "alive")], now_ns)
             elif now_ns >= self._sent_ns + self._interval_ns:
                 self._write(_HEARTBEAT, [], now_ns)

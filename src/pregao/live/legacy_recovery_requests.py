@@ -133,7 +133,7 @@ class RecoveryRequester:
         wake: Callable[[], None],
     ) -> None:
         """Start connecting; another thread calls ``wake`` when `work` has something to do."""
-        self._asked = [_ChannelRecovery(channel) for channel in channels]
+        self._recoveries = [_ChannelRecovery(channel) for channel in channels]
         self._gateways = gateways
         self._connection: socket.socket | None = None
         self._client: RecoveryClient | None = None
@@ -148,7 +148,7 @@ class RecoveryRequester:
     def deadline_ns(self) -> int | None:
         """When `work` must be called if nothing arrives before."""
         waits = [None if self._client is None else self._client.deadline_ns]
-        for each in self._asked:
+        for each in self._recoveries:
             if each.filler is not None:
                 waits.append(each.filler.deadline_ns)
             elif each.missing is not None:
@@ -158,7 +158,7 @@ class RecoveryRequester:
     @property
     def channels(self) -> list[LegacyFeedChannel]:
         """The channels whose lost messages are requested."""
-        return [each.channel for each in self._asked]
+        return [each.channel for each in self._recoveries]
 
     def abandon(self) -> None:
         """Close the connection: its data could not be processed."""
@@ -181,7 +181,7 @@ class RecoveryRequester:
             due = self._client.deadline_ns
             if due is not None and due <= now_ns:
                 self._take(self._client.tick(now_ns), now_ns)
-        for each in self._asked:
+        for each in self._recoveries:
             if each.filler is None:
                 _without(each, now_ns)
                 continue
@@ -200,17 +200,17 @@ class RecoveryRequester:
     def _begin(self, connection: socket.socket, now_ns: int) -> None:
         names = FixSessionSettings(self._gateways.sender, self._gateways.target, _HEARTBEAT_NS)
         self._connection, self._client = connection, RecoveryClient(names, now_ns)
-        for each in self._asked:
+        for each in self._recoveries:
             each.filler = GapFiller(str(each.channel.settings.number), self._client)
             each.missing = None
 
     def _end(self) -> None:
         self._connection = self._client = None
-        for each in self._asked:
+        for each in self._recoveries:
             each.filler = None
 
     def _take(self, events: Sequence[RecoveryEvent], now_ns: int) -> None:
-        for each in self._asked:
+        for each in self._recoveries:
             if each.filler is not None:
                 recovered = each.filler.take(events, each.channel.incremental, now_ns)
                 each.channel.recovered(recovered, now_ns)

@@ -204,19 +204,19 @@ def _aligned(size):
 @njit
 def lay_out(table, count, report):
     """Assign offsets to every column: values, bytes of texts, and validity bits if nullable."""
-    place = 0
+    values_offset = 0
     for c in range(len(table)):
-        report[c, VALUES_OFFSET] = place
+        report[c, VALUES_OFFSET] = values_offset
         if table[c, OPERATION] == TEXT:
-            place += _aligned(4 * (count + 1))
-            report[c, TEXT_OFFSET] = place
-            place += _aligned(2 * table[c, SIZE] * count)
+            values_offset += _aligned(4 * (count + 1))
+            report[c, TEXT_OFFSET] = values_offset
+            values_offset += _aligned(2 * table[c, SIZE] * count)
         else:
-            place += _aligned(table[c, SIZE] * count)
+            values_offset += _aligned(table[c, SIZE] * count)
         report[c, VALIDITY] = -1
         if table[c, NULLABLE]:
-            report[c, VALIDITY] = place
-            place += _aligned((count + 7) >> 3)
+            report[c, VALIDITY] = values_offset
+            values_offset += _aligned((count + 7) >> 3)
         report[c, NULLS] = 0
         report[c, ODD] = 0
         report[c, TEXT_SIZE] = 0
@@ -274,12 +274,12 @@ def fill_columns(
             null = table[c, NULL]
             low = table[c, LOW]
             span = np.uint64(table[c, SPAN])
-            place = report[c, VALUES_OFFSET]
+            values_offset = report[c, VALUES_OFFSET]
             bits = report[c, VALIDITY]
             wrong = False
             # Unsigned numbers of up to 32 bits are always in range.
             if operation == W64_I64:
-                start = (place >> 3) + first
+                start = (values_offset >> 3) + first
                 wide = out64[start : start + len(run)]
                 _load_w64(buffer, run, offset, wide)
                 if bits >= 0:
@@ -287,24 +287,24 @@ def fill_columns(
                 elif span != _ANY:
                     wrong = _out_of_range(wide, low, span)
             elif operation == U32_I64:
-                start = (place >> 3) + first
+                start = (values_offset >> 3) + first
                 wide = out64[start : start + len(run)]
                 _load_u32(buffer, run, offset, wide)
                 if bits >= 0:
                     _flag(wide, null, flags)
             elif operation == ENUM8_I16:
-                start = (place >> 1) + first
+                start = (values_offset >> 1) + first
                 short = out16[start : start + len(run)]
                 _load_names(buffer, run, offset, names[table[c, NAMES]], short)
                 wrong = _judge_names(short, flags)
             elif operation == U8_I16:
-                start = (place >> 1) + first
+                start = (values_offset >> 1) + first
                 short = out16[start : start + len(run)]
                 _load_u8(buffer, run, offset, short)
                 if bits >= 0:
                     _flag(short, null, flags)
             elif operation == TEXT:
-                start = (place >> 2) + first
+                start = (values_offset >> 2) + first
                 used, wrong = _load_texts(
                     buffer, run + offset, table[c, SIZE], table[c, NAMES] == 1,
                     out32[start : start + len(run) + 1], report[c, TEXT_SIZE],
@@ -312,13 +312,13 @@ def fill_columns(
                 )  # fmt: skip
                 report[c, TEXT_SIZE] = used
             elif operation == U16_I32:
-                start = (place >> 2) + first
+                start = (values_offset >> 2) + first
                 middle = out32[start : start + len(run)]
                 _load_u16(buffer, run, offset, middle)
                 if bits >= 0:
                     _flag(middle, null, flags)
             else:
-                start = (place >> 2) + first
+                start = (values_offset >> 2) + first
                 middle = out32[start : start + len(run)]
                 _load_i32(buffer, run, offset, middle)
                 if bits >= 0:
@@ -326,7 +326,7 @@ def fill_columns(
                 elif span != _ANY:
                     wrong = _out_of_range(middle, low, span)
             width = table[c, SIZE]
-            begin = place + (first + RUN) * width
+            begin = values_offset + (first + RUN) * width
             for at in range(begin, begin + RUN * width, ALIGNMENT):
                 prefetch_to_write(arena, at)
             if bits >= 0:

@@ -183,11 +183,11 @@ def walk_packets(
 @njit_or(_FALLBACK)
 def sort_by_label(labels, starts, order):
     """Sort the messages' indices by label, stable within each label."""
-    places = starts.copy()
+    next_index = starts.copy()
     for m in range(np.uint64(len(labels))):
         label = labels[m]
-        order[places[label]] = m
-        places[label] += 1
+        order[next_index[label]] = m
+        next_index[label] += 1
 
 
 @njit_or(_FALLBACK)

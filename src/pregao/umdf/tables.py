@@ -211,19 +211,19 @@ class _Names:
 
     def __init__(self, column: TableColumn) -> None:
         self._type = column.type
-        self._places = {name: index for index, name in enumerate(dict.fromkeys(column.names))}
-        self._dictionary = pa.array(list(self._places), pa.string())
+        self._indexes = {name: index for index, name in enumerate(dict.fromkeys(column.names))}
+        self._dictionary = pa.array(list(self._indexes), pa.string())
 
     def indexed(self, array: Any) -> Any:
         """Return the same values, encoded with this dictionary."""
         if array.type == self._type and array.dictionary.equals(self._dictionary):
             return array
-        before = len(self._places)
+        before = len(self._indexes)
         indices = [
-            self._places.setdefault(name, len(self._places))
+            self._indexes.setdefault(name, len(self._indexes))
             for name in array.dictionary.to_pylist()
         ]
-        if len(self._places) > before:
-            self._dictionary = pa.array(list(self._places), pa.string())
+        if len(self._indexes) > before:
+            self._dictionary = pa.array(list(self._indexes), pa.string())
         indexes = pa.array(indices, self._type.index_type).take(array.indices)
         return pa.DictionaryArray.from_arrays(indexes, self._dictionary)

@@ -176,10 +176,10 @@ def read_business_headers(
     """
     for i in range(len(offsets)):
         sessions[i], numbers[i], times[i] = 0, 0, 0
-        place = templates[i]
-        if place < 0 or place >= len(header_at) or header_at[place] < 0:
+        template = templates[i]
+        if template < 0 or template >= len(header_at) or header_at[template] < 0:
             continue
-        at = offsets[i] + HEADERS_SIZE + header_at[place]
+        at = offsets[i] + HEADERS_SIZE + header_at[template]
         if at + time_at + 8 > offsets[i] + lengths[i]:
             continue
         sessions[i] = load_u32(buffer, at + session_at)

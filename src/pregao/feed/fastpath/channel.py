@@ -260,8 +260,8 @@ class FastChannel(Channel):
         driver.set(
             version=expected.sequence_version, next=expected.sequence_number,
             whole_since=arbiter.whole_since, now=self._now_ns, since=life.since_ns,
-            limit=life.limit_ns, progress=self._progress_ns, behind=self._outdated,
-            most_behind=MIN_OUTDATED_PACKETS, event=event, event_at=0, begins=over,
+            limit=life.limit_ns, progress=self._progress_ns, outdated=self._outdated,
+            max_outdated=MIN_OUTDATED_PACKETS, event=event, event_at=0, begins=over,
             wanted=self._emitter.wanted,
         )  # fmt: skip
         self._handed = True
@@ -358,7 +358,7 @@ class FastChannel(Channel):
                 of_feed.duplicates += own.duplicates
                 of_feed.heartbeats += own.heartbeats
         self._now_ns, self._progress_ns = words["now"], words["progress"]
-        self._outdated = words["behind"]
+        self._outdated = words["outdated"]
         self._arbiter.resume_at(words["next"], reached)
         version = words["version"]
         if tallies["delivered"]:

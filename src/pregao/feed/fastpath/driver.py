@@ -423,8 +423,8 @@ class FeedTallies(NamedTuple):
 
 _WORDS = {
     "version": w.VERSION, "next": w.NEXT, "whole_since": w.WHOLE_SINCE, "now": w.NOW,
-    "since": w.SINCE, "limit": w.LIMIT, "progress": w.PROGRESS, "behind": w.OUTDATED,
-    "most_behind": w.MAX_LAG, "event": w.EVENT, "event_at": w.EVENT_AT,
+    "since": w.SINCE, "limit": w.LIMIT, "progress": w.PROGRESS, "outdated": w.OUTDATED,
+    "max_outdated": w.MAX_LAG, "event": w.EVENT, "event_at": w.EVENT_AT,
     "begins": w.BEGINS, "wanted": w.REQUESTED,
     "sending": w.SENDING, "received": w.RECEIVED, "delivered": w.DELIVERED,
     "messages": w.MESSAGES, "packets": w.PACKETS, "bytes": w.BYTES,

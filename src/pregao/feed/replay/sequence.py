@@ -96,7 +96,7 @@ def in_sequence(
     def tiled(values: Int64Array) -> Int64Array:
         return np.tile(values, instruments)
 
-    hole_rank, hole = np.empty(0, np.int64), np.empty(0, np.int64)
+    gap_rank, gap_index = np.empty(0, np.int64), np.empty(0, np.int64)
     if len(gaps):
         ranks = np.concatenate([rank, snapshot_rank, reset_rank, absent_rank])
         serials = [
@@ -104,21 +104,21 @@ def in_sequence(
             none if snapshots is None else snapshots.message_serial[usable],
         ]
         serials += [tiled(resets.message_serial), absent.message_serial[included]]
-        hole_rank, hole = gaps.between(ranks, np.concatenate(serials), instruments)
-    unknown = np.full(len(usable) + len(absent_rank) + len(hole_rank), -1, np.int64)
+        gap_rank, gap_index = gaps.between(ranks, np.concatenate(serials), instruments)
+    unknown = np.full(len(usable) + len(absent_rank) + len(gap_rank), -1, np.int64)
     zero = np.zeros(len(absent_rank), np.int64)
 
     def of_snapshot(values: Int64Array | None) -> Int64Array:
         return none if values is None else values[usable]
 
     parts = {
-        "rank": (rank, reset_rank, snapshot_rank, absent_rank, hole_rank),
+        "rank": (rank, reset_rank, snapshot_rank, absent_rank, gap_rank),
         "place": (
             keys.message_serial,
             tiled(resets.message_serial),
             of_snapshot(None if snapshots is None else snapshots.message_serial),
             absent.message_serial[included],
-            gaps.serials[hole],
+            gaps.serials[gap_index],
         ),
         "event": (keys.event, tiled(resets.event), unknown),
         "sending": (
@@ -126,20 +126,20 @@ def in_sequence(
             tiled(resets.sending),
             of_snapshot(None if snapshots is None else snapshots.loop.sending),
             zero,
-            gaps.sending[hole],
+            gaps.sending[gap_index],
         ),
         "capture": (
             keys.capture,
             tiled(resets.capture),
             of_snapshot(None if snapshots is None else snapshots.capture),
             zero,
-            gaps.capture[hole],
+            gaps.capture[gap_index],
         ),
         "count": (
             keys.count,
             np.zeros(len(reset_rank), np.int64),
             of_snapshot(None if snapshots is None else snapshots.count),
-            np.zeros(len(absent_rank) + len(hole_rank), np.int64),
+            np.zeros(len(absent_rank) + len(gap_rank), np.int64),
         ),
         "book_row": (
             np.arange(books),
@@ -150,7 +150,7 @@ def in_sequence(
         "snapshot": (
             np.full(count + len(reset_rank), -1, np.int64),
             usable,
-            np.full(len(absent_rank) + len(hole_rank), -1, np.int64),
+            np.full(len(absent_rank) + len(gap_rank), -1, np.int64),
         ),
     }
     joined = {name: np.concatenate(values) for name, values in parts.items()}
@@ -160,7 +160,7 @@ def in_sequence(
             np.full(len(reset_rank), GapItem.RESET, np.uint8),
             np.full(len(usable), GapItem.SNAPSHOT, np.uint8),
             np.full(len(absent_rank), GapItem.ABSENT, np.uint8),
-            np.full(len(hole_rank), GapItem.GAP, np.uint8),
+            np.full(len(gap_rank), GapItem.GAP, np.uint8),
         ]
     )
     order = in_order(joined["rank"], joined["place"])

@@ -277,10 +277,10 @@ class PhaseChanges:
         if not ranks:
             empty = np.empty(0, np.int64)
             return PhaseChanges(empty, empty, empty, np.empty(0, np.uint8))
-        rank, place, event = (np.concatenate(parts) for parts in (ranks, serials, events))
-        order = np.lexsort((place, rank))
+        rank, serial, event = (np.concatenate(parts) for parts in (ranks, serials, events))
+        order = np.lexsort((serial, rank))
         session = np.concatenate(sessions)[order]
-        return PhaseChanges(rank[order], place[order], event[order], session)
+        return PhaseChanges(rank[order], serial[order], event[order], session)
 
     def statistics(self) -> StatisticColumns:
         """Return the effect of new sessions on the statistics."""
@@ -314,14 +314,14 @@ class PriceLimits:
                 parts.append(_limit_rows(shown[0], securities, snapshots.message_serial[shown[1]]))
         if not parts:
             return
-        rank, place, low, high, kind = (
+        rank, serial, low, high, kind = (
             np.concatenate([part[at] for part in parts]) for at in range(5)
         )
         for limit in sorted(_LIMITS.values()):
             own = np.flatnonzero(kind == limit)
             if len(own):
-                own = own[np.lexsort((place[own], rank[own]))]
-                self._kinds.append((rank[own], place[own], low[own], high[own]))
+                own = own[np.lexsort((serial[own], rank[own]))]
+                self._kinds.append((rank[own], serial[own], low[own], high[own]))
 
     def at(self, rank: Int64Array, message_serial: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the lowest and highest allowed price at sorted message serials."""

@@ -99,14 +99,14 @@ def orders_at_positions(
             count[own] = 0
             continue
         adds = what in (_ADD, _SNAPSHOT_ORDER)
-        place = position[row]
-        if what == _SNAPSHOT_ORDER and place == NULL:
-            place = count[own] + 1
-        if place == NULL or place < 1 or place > count[own] + adds:
+        queue_position = position[row]
+        if what == _SNAPSHOT_ORDER and queue_position == NULL:
+            queue_position = count[own] + 1
+        if queue_position == NULL or queue_position < 1 or queue_position > count[own] + adds:
             known = False
             continue
         # The first order is at the end, so that updates near the top move few of them.
-        at = count[own] + adds - place
+        at = count[own] + adds - queue_position
         if what == _REMOVE_TOP:
             for each in range(count[own] - 1, at - 1, -1):
                 taken_row[taken] = row

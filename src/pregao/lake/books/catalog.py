@@ -310,6 +310,6 @@ def build_counts(lake: LakeStore) -> Counter[tuple[date, int]]:
     found: Counter[tuple[date, int]] = Counter()
     for name in lake.claimed_with_prefix("books "):
         if matched := _BUILD.fullmatch(name):
-            place = date.fromisoformat(matched.group(1)), int(matched.group(2))
-            found[place] = max(found[place], int(matched.group(3)) + 1)
+            channel_day = date.fromisoformat(matched.group(1)), int(matched.group(2))
+            found[channel_day] = max(found[channel_day], int(matched.group(3)) + 1)
     return found

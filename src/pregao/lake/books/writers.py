@@ -199,7 +199,7 @@ class BookWriter:
             self.others, self.snapshots, loaded, sequence.securities, self.base
         )
         item = rows.item
-        rank, place, sending = (
+        rank, serial, sending = (
             sequence.rank[item],
             sequence.message_serial[item],
             sequence.sending[item],
@@ -208,7 +208,7 @@ class BookWriter:
         time = np.full(len(item), NULL, np.int64)
         has_message = book_row >= 0
         time[has_message] = sequence.time[book_row[has_message]]
-        own = (rank, place, time, sending, sequence.capture[item])
+        own = (rank, serial, time, sending, sequence.capture[item])
         # A tick may still belong to the last row of the previous window.
         before = self._before or tuple(column[:1] for column in own)
         self._context = tuple(np.concatenate(pair) for pair in zip(before, own, strict=True))
@@ -216,7 +216,7 @@ class BookWriter:
         self._counts = counts[item]
         self._events = sequence.event[item]
         self.checkpoint_rows, self._reasons = checkpoint_rows(
-            rank, place, sending, self.interval_ns, self.changes.rank, self.changes.message_serial,
+            rank, serial, sending, self.interval_ns, self.changes.rank, self.changes.message_serial,
             self._updates, last,
         )  # fmt: skip
         self._updates += len(item)
@@ -242,12 +242,12 @@ class BookWriter:
         if not len(ticks):
             return
         at = ticks.row - self._base_row + 1
-        rank, place, time, sending, capture = (column[at] for column in self._context)
-        price, volume = self._tick_statistics.at(rank, place, ticks.event)
+        rank, serial, time, sending, capture = (column[at] for column in self._context)
+        price, volume = self._tick_statistics.at(rank, serial, ticks.event)
         self.counts.ticks += np.bincount(rank, minlength=len(self.counts.ticks))
         rows = tick_table(
             self.ticks.schema, ticks, self.base, self.channel, self.symbols,
-            rank, place, time, sending, capture, price, volume,
+            rank, serial, time, sending, capture, price, volume,
         )  # fmt: skip
         self.ticks.write(rows)
         ticks.clear()
@@ -257,10 +257,10 @@ class BookWriter:
         rows = self.checkpoint_rows
         if not len(rows):
             return
-        rank, place, time, sending, capture = (column[rows + 1] for column in self._context)
+        rank, serial, time, sending, capture = (column[rows + 1] for column in self._context)
         event = self._events[rows]
-        price, volume = self._checkpoint_statistics.at(rank, place, event)
-        low, high = self._limits.at(rank, place)
+        price, volume = self._checkpoint_statistics.at(rank, serial, event)
+        low, high = self._limits.at(rank, serial)
         found = [books[row] for row in rows.tolist()]
         state = np.array([book.state for book in found], np.int64)
         self.counts.state[rank] = state
@@ -269,7 +269,7 @@ class BookWriter:
             "channel": pa.array(np.full(len(rows), self.channel, np.int16)),
             "security_id": pa.array(self.securities[rank]),
             "symbol": named(rank, self.symbols),
-            **message_columns(place, time, sending, capture, self.base),
+            **message_columns(serial, time, sending, capture, self.base),
             "event": nulled(event, event < 0),
             "reason": named(self._reasons, REASONS),
             "state": named(state, STATES),

@@ -163,10 +163,10 @@ def unsound(lake: LakeStore, *, deep: bool = False) -> list[str]:
     faults = [f"the unit {unit} is not complete" for unit in lake.pending()]
     with ThreadPoolExecutor(8) as pool:
         for name in lake.table_names():
-            place = lake.table_location(name)
+            table_location = lake.table_location(name)
             actions = visible_files(lake.delta(name)).to_pylist()
 
-            def look(action: dict[str, Any], location: Location = place) -> list[str]:
+            def look(action: dict[str, Any], location: Location = table_location) -> list[str]:
                 return list(_file_faults(location, action, deep=deep))
 
             for found in pool.map(look, actions):

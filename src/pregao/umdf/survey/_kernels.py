@@ -73,13 +73,13 @@ def tally_peaks(times, keys, span, tags, counts, peaks):
         if key < 0:
             continue
         tag = times[m] // span
-        place = tag & mask
-        if tags[key, place] != tag:
-            tags[key, place] = tag
-            counts[key, place] = 0
-        counts[key, place] += 1
-        if counts[key, place] > peaks[key]:
-            peaks[key] = counts[key, place]
+        slot = tag & mask
+        if tags[key, slot] != tag:
+            tags[key, slot] = tag
+            counts[key, slot] = 0
+        counts[key, slot] += 1
+        if counts[key, slot] > peaks[key]:
+            peaks[key] = counts[key, slot]
 
 
 # Columns of a run: the packets of one sequence version on one line and channel. A row whose version

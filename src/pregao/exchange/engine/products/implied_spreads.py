@@ -352,7 +352,7 @@ def leg_prices(spread: Spread, price: int) -> list[int] | None:
     weights = [leg.weight for leg in spread.legs]
     missing = price - sum(w * each for w, each in zip(weights, prices, strict=True))
     tick = spread.listing.tick
-    by_ratio = sorted(range(len(weights)), key=lambda place: (abs(weights[place]), -place))
+    by_ratio = sorted(range(len(weights)), key=lambda index: (abs(weights[index]), -index))
     adjusted, *others = by_ratio
     ratio = abs(weights[adjusted])
     for other in others:

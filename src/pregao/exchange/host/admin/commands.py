@@ -40,7 +40,7 @@ from pregao.exchange.engine.model.operations_commands import (
     SetSecurityStatus,
     StartDay,
 )
-from pregao.exchange.host.admin import control_requests as asked
+from pregao.exchange.host.admin import control_requests as requests
 from pregao.exchange.host.admin.control_requests import ALL_GROUPS, PHASES, ControlRequest
 from pregao.exchange.publisher.encoding.definitions import DefinitionEncoder
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
@@ -51,28 +51,28 @@ from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
 def engine_commands(name: str, request: ControlRequest, engine: MatchingEngine) -> list[Command]:
     """Return the engine commands of a request."""
     match request:
-        case asked.PhaseRequest():
+        case requests.PhaseRequest():
             return _phase(request, engine)
-        case asked.HaltRequest():
+        case requests.HaltRequest():
             return [SetSecurityStatus(_id(engine, request.symbol), TradingStatus.PAUSE)]
-        case asked.AuctionRequest():
+        case requests.AuctionRequest():
             security_id, end = _id(engine, request.symbol), request.until_ns
             return [SetSecurityStatus(security_id, TradingStatus.RESERVED, end)]
-        case asked.ResumeRequest():
+        case requests.ResumeRequest():
             return [RejoinGroup(_id(engine, request.symbol))]
-        case asked.BustRequest():
+        case requests.BustRequest():
             return [BustTrade(_id(engine, request.symbol), request.trade)]
-        case asked.CancelRequest():
+        case requests.CancelRequest():
             return [ExpelOrder(request.order)]
-        case asked.NewsRequest():
+        case requests.NewsRequest():
             about = _id(engine, request.symbol) if request.symbol else None
             headline = request.headline.strip()
             return [PublishNews(headline, request.text or headline, security_id=about)]
-        case asked.CatalogueRequest():
+        case requests.CatalogueRequest():
             return _listed(name, request, engine)
-        case asked.RemoveRequest():
+        case requests.RemoveRequest():
             return [RemoveInstrument(_id(engine, request.symbol))]
-        case asked.PriceLimitsRequest():
+        case requests.PriceLimitsRequest():
             kind, security_id = PriceBandType[request.kind], _id(engine, request.symbol)
             return [SetPriceBand(security_id, kind, low=request.low, high=request.high)]
         case _:
@@ -82,26 +82,26 @@ def engine_commands(name: str, request: ControlRequest, engine: MatchingEngine) 
 def _other_commands(request: ControlRequest, engine: MatchingEngine) -> list[Command]:
     """Return the commands about accounts, channels and days."""
     match request:
-        case asked.ProtectRequest():
+        case requests.ProtectRequest():
             return [_protection(request, engine)]
-        case asked.UnprotectRequest():
+        case requests.UnprotectRequest():
             return [RemoveProtection(request.id)]
-        case asked.PairRequest():
+        case requests.PairRequest():
             return [PairAuctions(_id(engine, request.symbol), _id(engine, request.other))]
-        case asked.AccountPositionRequest():
+        case requests.AccountPositionRequest():
             security_id = _id(engine, request.symbol)
             quantities = (request.long, request.short)
             return [SetPosition(request.firm, request.account, security_id, *quantities)]
-        case asked.GiveUpRequest():
+        case requests.GiveUpRequest():
             target = (request.to_firm, request.to_account)
             return [LinkAccounts(request.firm, request.account, *target)]
-        case asked.TakeUpRequest():
+        case requests.TakeUpRequest():
             return [AnswerGiveUp(request.id, not request.refuse)]
-        case asked.ResetRequest():
+        case requests.ResetRequest():
             return [ResetChannel(request.channel)]
-        case asked.EndDayRequest():
+        case requests.EndDayRequest():
             return [EndDay()]
-        case asked.DayRequest():
+        case requests.DayRequest():
             return [StartDay(request.date)]
         case _:
             raise UsageError(f"{type(request).__name__} is not an engine command")
@@ -121,7 +121,7 @@ def _id(engine: MatchingEngine, symbol: str) -> int:
     return find_instrument(engine, symbol).security_id
 
 
-def _phase(request: asked.PhaseRequest, engine: MatchingEngine) -> list[Command]:
+def _phase(request: requests.PhaseRequest, engine: MatchingEngine) -> list[Command]:
     known = list(engine.market.groups)
     group = request.group
     if group != ALL_GROUPS and group not in known:
@@ -138,7 +138,7 @@ def _phase(request: asked.PhaseRequest, engine: MatchingEngine) -> list[Command]
     ]
 
 
-def _protection(request: asked.ProtectRequest, engine: MatchingEngine) -> SetProtection:
+def _protection(request: requests.ProtectRequest, engine: MatchingEngine) -> SetProtection:
     return SetProtection(
         request.id,
         request.firm,
@@ -163,7 +163,7 @@ def _reference(engine: MatchingEngine, name: str) -> ProtectionReference:
     return ProtectionReference(find_instrument(engine, name).security_id)
 
 
-def _listed(name: str, request: asked.CatalogueRequest, engine: MatchingEngine) -> list[Command]:
+def _listed(name: str, request: requests.CatalogueRequest, engine: MatchingEngine) -> list[Command]:
     found = _instruments(request)
     if name == "change":
         return [ChangeInstrument(each) for each in found]
@@ -177,7 +177,7 @@ def _listed(name: str, request: asked.CatalogueRequest, engine: MatchingEngine) 
     return [AddInstrument(each) for each in found]
 
 
-def _instruments(request: asked.CatalogueRequest) -> list[Instrument]:
+def _instruments(request: requests.CatalogueRequest) -> list[Instrument]:
     """Read the instruments of a catalog; the definition of each must be encodable on the feed."""
     try:
         if request.form == "JSON":

@@ -36,7 +36,7 @@ class ColumnBytesWriter:
 
     def __init__(self, classes: int) -> None:
         self.parts: list[bytes] = []
-        self._places: list[dict[int, int]] = [{} for _ in range(classes)]
+        self._indexes: list[dict[int, int]] = [{} for _ in range(classes)]
         self._objects: list[list[Any]] = [[] for _ in range(classes)]
         self._written = [0] * classes
 
@@ -58,7 +58,7 @@ class ColumnBytesWriter:
 
     def reference(self, number: int, objects: Sequence[Any]) -> None:
         """Write the numbers of objects of a class; new objects are written later."""
-        index_of, referenced = self._places[number], self._objects[number]
+        index_of, referenced = self._indexes[number], self._objects[number]
         indices = []
         for each in objects:
             index = index_of.get(id(each))

@@ -91,11 +91,11 @@ def answer(
         else:
             apply(command, RequestContext(values=values))
     elif event.name in POSITION_REQUESTS:
-        asked = position_command(event.name, values, session)
-        if isinstance(asked, str):
-            session.reject(event.name, event.message, event.data, OTHER, asked, now_ns)
+        found = position_command(event.name, values, session)
+        if isinstance(found, str):
+            session.reject(event.name, event.message, event.data, OTHER, found, now_ns)
         else:
-            apply(asked, RequestContext(values=values))
+            apply(found, RequestContext(values=values))
     else:
         text = f"{event.name} is not supported by this market"
         session.reject(event.name, event.message, event.data, UNSUPPORTED, text, now_ns)
@@ -138,7 +138,7 @@ def _cross(
         _cross_request(session, values, sides[side.name], side, segment, mantissa)
         for side in OrderSide
     )
-    asked = RequestContext(sides=(buyer, seller))
+    context = RequestContext(sides=(buyer, seller))
     kind = CrossType[values.get("crossType") or "ALL_OR_NONE_CROSS"]
     refused = None
     if mantissa is None:
@@ -169,7 +169,7 @@ def _cross(
         CrossPrioritization[values.get("crossPrioritization") or "NONE"],
         values.get("maxSweepQty"),
     )
-    apply(command, asked)
+    apply(command, context)
 
 
 def _party(side: dict[str, Any], firm: int) -> CrossSide:

@@ -83,9 +83,9 @@ class ReplayedHost(BaseHost):
             except Exception as error:
                 # The record may be half applied, so the replay restarts without it. A request that
                 # a later record voids fails again, while the record after it is replayed.
-                place = journal.reading
+                position = journal.reading
                 if not self._find_voids(chain([record], records)):
-                    self.faults.skip_record(place, record.kind.name, error)
+                    self.faults.skip_record(position, record.kind.name, error)
                 raise _ReplayAgainError from error
             if len(self.request_router.units) > 1000:
                 self.request_router.units.clear()  # already published

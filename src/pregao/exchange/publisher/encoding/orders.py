@@ -215,7 +215,7 @@ class SnapshotOrderEncoder:
             field: FieldSource(name) for name, field in _ORDER_FIELDS.items() if field in entry
         }
         if FLAGS in entry:
-            mapped[FLAGS] = FieldSource("implied", lambda told: implied if told else 0)
+            mapped[FLAGS] = FieldSource("implied", lambda is_implied: implied if is_implied else 0)
         self.placed = _is_placed(entry)
         """Whether orders carry their position."""
         names = [_POSITION] if self.placed else []

@@ -59,8 +59,8 @@ def label(values, low, high, max_labels, slots, known, labels):
     stamp = slots[capacity] << 32
     found = 0
     if np.uint64(high - low) < np.uint64(capacity):
-        for place in range(np.uint64(len(values))):
-            value = values[place]
+        for index in range(np.uint64(len(values))):
+            value = values[index]
             slot = np.uint64(value - low)
             entry = slots[slot]
             if entry < stamp:
@@ -70,11 +70,11 @@ def label(values, low, high, max_labels, slots, known, labels):
                 slots[slot] = entry
                 known[found] = value
                 found += 1
-            labels[place] = entry - stamp
+            labels[index] = entry - stamp
         return found
     mask = np.uint64(capacity - 1)
-    for place in range(np.uint64(len(values))):
-        value = values[place]
+    for index in range(np.uint64(len(values))):
+        value = values[index]
         slot = (np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40) & mask
         entry = slots[slot]
         while entry >= stamp and known[entry - stamp] != value:
@@ -87,7 +87,7 @@ def label(values, low, high, max_labels, slots, known, labels):
             slots[slot] = entry
             known[found] = value
             found += 1
-        labels[place] = entry - stamp
+        labels[index] = entry - stamp
     return found
 
 
@@ -148,9 +148,9 @@ def encode_chunk(
         if begin == end:
             continue
         low = high = own[begin]
-        for place in range(np.uint64(begin), np.uint64(end)):
-            low = min(low, own[place])
-            high = max(high, own[place])
+        for index in range(np.uint64(begin), np.uint64(end)):
+            low = min(low, own[index])
+            high = max(high, own[index])
         pages[page, PAGE_LOW], pages[page, PAGE_HIGH] = low, high
         lowest, highest = min(lowest, low), max(highest, high)
     chunk[AT], chunk[ROWS], chunk[NULLS], chunk[PAGES] = base + at, rows, rows - there, len(pages)
@@ -189,8 +189,8 @@ def encode_chunk(
         if coding == DELTA:
             stop = put_differences(own, begin, end - begin, kind == INT32, work, out, stop)
         elif coding == PLAIN:
-            for place in range(begin, end):
-                stop = put_plain(out, stop, own[place], kind == INT32)
+            for index in range(begin, end):
+                stop = put_plain(out, stop, own[index], kind == INT32)
         else:
             out[stop] = width
             if found == 1 and end > begin:

@@ -152,11 +152,11 @@ def read_differences(data, at, end, count, narrow, out, first):
             if width < 64:
                 mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
             for k in range(np.uint64(first + done), np.uint64(first + done + own)):
-                place = at + np.int64(bit >> np.uint64(3))
+                start = at + np.int64(bit >> np.uint64(3))
                 shift = bit & np.uint64(7)
-                more = load_u64(data, place) >> shift
+                more = load_u64(data, start) >> shift
                 if width > ONE_LOAD and shift:
-                    more |= np.uint64(data[place + 8]) << (np.uint64(64) - shift)
+                    more |= np.uint64(data[start + 8]) << (np.uint64(64) - shift)
                 value += low + np.int64(more & mask)
                 if narrow:
                     value = np.int64(np.int32(value))
@@ -237,7 +237,7 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
         count, coding = inner[1], inner[2]
         if count <= 0 or count > rows - done:
             return False
-        place = first + done
+        start = first + done
         values = count
         if nullable:
             if page[3] < 4:
@@ -245,10 +245,10 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
             levels = np.int64(load_u32(data, body))
             if levels > page[3] - 4:
                 return False
-            if not read_labels(data, body + 4, body + 4 + levels, 1, count, there, place):
+            if not read_labels(data, body + 4, body + 4 + levels, 1, count, there, start):
                 return False
             values = 0
-            for k in range(np.uint64(place), np.uint64(place + count)):
+            for k in range(np.uint64(start), np.uint64(start + count)):
                 values += np.int64(there[k])
             body += 4 + levels
         if values == 0:
@@ -259,29 +259,29 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
             if width == 0 or width > MAX_LABEL:
                 return False
             if kind == TEXT:
-                if not read_labels(data, body + 1, at, width, values, out, place):
+                if not read_labels(data, body + 1, at, width, values, out, start):
                     return False
                 highest = np.int64(0)
-                for k in range(np.uint64(place), np.uint64(place + values)):
+                for k in range(np.uint64(start), np.uint64(start + values)):
                     highest = max(highest, out[k])
                 if highest >= labels:
                     return False
             elif labels == 0 or not read_known(
-                data, body + 1, at, width, values, known, labels, out, place
+                data, body + 1, at, width, values, known, labels, out, start
             ):
                 return False
         elif coding == DELTA and kind != TEXT:
-            if not read_differences(data, body, at, values, narrow, out, place):
+            if not read_differences(data, body, at, values, narrow, out, start):
                 return False
         elif coding == PLAIN and kind != TEXT and values * size <= at - body:
             for k in range(values):
                 if narrow:
-                    out[place + k] = load_i32(data, body + 4 * k)
+                    out[start + k] = load_i32(data, body + 4 * k)
                 else:
-                    out[place + k] = load_i64(data, body + 8 * k)
+                    out[start + k] = load_i64(data, body + 8 * k)
         else:
             return False
         if values < count:
-            spread(out, there, place, count, values, null)
+            spread(out, there, start, count, values, null)
         done += count
     return True

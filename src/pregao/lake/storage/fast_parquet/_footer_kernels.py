@@ -229,18 +229,18 @@ def read_row_groups(data, at, end, groups, chunks):
         if at < 0 or not (has(group, 1, LIST) and has(group, 3, NUMBER)) or group[3] < 0:
             return False
         groups[number, GROUP_ROWS] = group[3]
-        columns, place = read_records(data, group[1], at)
+        columns, cursor = read_records(data, group[1], at)
         if columns != chunks.shape[1]:
             return False
         for c in range(columns):
             chunk = chunks[number, c]
-            place = read_record(data, place, at, column)
-            if place < 0 or not has(column, 3, STRUCT):
+            cursor = read_record(data, cursor, at, column)
+            if cursor < 0 or not has(column, 3, STRUCT):
                 return False
             # Column chunks in another file, or encrypted.
             if column[1] >= 0 or column[8] >= 0 or column[9] >= 0:
                 return False
-            if read_record(data, column[3], place, inner) < 0 or not whole_column(inner):
+            if read_record(data, column[3], cursor, inner) < 0 or not whole_column(inner):
                 return False
             if inner[5] != group[3] or inner[7] < 0 or inner[9] < 0:
                 return False
@@ -257,15 +257,15 @@ def read_row_groups(data, at, end, groups, chunks):
             if inner[12] >= 0:
                 if (
                     not has(inner, 12, STRUCT)
-                    or read_record(data, inner[12], place, statistics) < 0
+                    or read_record(data, inner[12], cursor, statistics) < 0
                 ):
                     return False
                 if has(statistics, 3, NUMBER):
                     chunk[KNOWN_NULLS] = statistics[3]
                 if has(statistics, 5, BINARY) and has(statistics, 6, BINARY):
                     narrow = inner[1] == INT32
-                    chunk[KNOWN_LOW], low = read_bound(data, statistics[6], place, narrow)
-                    chunk[KNOWN_HIGH], high = read_bound(data, statistics[5], place, narrow)
+                    chunk[KNOWN_LOW], low = read_bound(data, statistics[6], cursor, narrow)
+                    chunk[KNOWN_HIGH], high = read_bound(data, statistics[5], cursor, narrow)
                     chunk[KNOWN_BOUNDED] = low and high
     return True
 

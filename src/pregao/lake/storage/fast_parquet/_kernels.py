@@ -47,8 +47,8 @@ def put_field(out, at, step, kind, value):
 @part
 def put_bytes(out, at, source, first, last):
     """Copy bytes."""
-    for place in range(first, last):
-        out[at] = source[place]
+    for index in range(first, last):
+        out[at] = source[index]
         at += 1
     return at
 
@@ -77,8 +77,8 @@ def pack(values, first, count, width, out, at):
     """Bit-pack values of ``width`` bits each; ``count`` is a multiple of eight."""
     held = np.uint64(0)
     used = 0
-    for place in range(np.uint64(first), np.uint64(first + count)):
-        value = np.uint64(values[place])
+    for index in range(np.uint64(first), np.uint64(first + count)):
+        value = np.uint64(values[index])
         held |= value << np.uint64(used)
         used += width
         if used >= 64:
@@ -137,18 +137,18 @@ def put_differences(values, first, count, narrow, work, out, at):
 def eight_alike(labels, first):
     """Whether eight labels are equal."""
     unlike = np.int64(0)
-    for place in range(np.uint64(first), np.uint64(first + 8)):
-        unlike |= labels[place] ^ labels[np.uint64(first)]
+    for index in range(np.uint64(first), np.uint64(first + 8)):
+        unlike |= labels[index] ^ labels[np.uint64(first)]
     return unlike == 0
 
 
 @part
 def run_at(labels, first, last):
     """Return the length of the run of equal labels that starts at ``first``."""
-    place = first + 1
-    while place < last and labels[place] == labels[first]:
-        place += 1
-    return place - first
+    index = first + 1
+    while index < last and labels[index] == labels[first]:
+        index += 1
+    return index - first
 
 
 @part

@@ -70,13 +70,13 @@ class FlatFile:
         """Number of rows of each row group."""
         self.names: list[str] = schema.names
         """Names of the columns."""
-        self._places = {name: index for index, name in enumerate(self.names)}
+        self._indexes = {name: index for index, name in enumerate(self.names)}
 
     def bounds(
         self, name: str, default_min: int, default_max: int
     ) -> tuple[Int64Array, Int64Array]:
         """Return minima and maxima of a column by row group; the defaults where unknown."""
-        index = self._places.get(name)
+        index = self._indexes.get(name)
         if index is None:
             count = len(self.group_rows)
             return np.full(count, default_min, np.int64), np.full(count, default_max, np.int64)
@@ -88,7 +88,7 @@ class FlatFile:
     def read(self, groups: Sequence[int], names: Sequence[str], null: int) -> FlatRows | None:
         """Read columns of row groups, with ``null`` for nulls; return None if they are not in the
         form that `FlatWriter` writes."""
-        indexes = [self._places[name] for name in names]
+        indexes = [self._indexes[name] for name in names]
         rows = self.group_rows[list(groups)].tolist()
         count = sum(rows)
         try:
