@@ -176,10 +176,10 @@ def read_business_headers(
     """
     for i in range(len(offsets)):
         sessions[i], numbers[i], times[i] = 0, 0, 0
-        template = templates[i]
-        if template < 0 or template >= len(header_at) or header_at[template] < 0:
+        kind = templates[i]
+        if kind < 0 or kind >= len(header_at) or header_at[kind] < 0:
             continue
-        at = offsets[i] + HEADERS_SIZE + header_at[template]
+        at = offsets[i] + HEADERS_SIZE + header_at[kind]
         if at + time_at + 8 > offsets[i] + lengths[i]:
             continue
         sessions[i] = load_u32(buffer, at + session_at)
