@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pregao.cli.decode.tables import text_bytes
 from pregao.cli.decode.rows import json_rows, text_rows
+from pregao.cli.decode.tables import text_bytes
 from pregao.cli.decode.text import json_lines, text_lines
 from pregao.sbe.row_decoder import RowDecoder
 from pregao.umdf import bulk_decoder

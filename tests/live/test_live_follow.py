@@ -246,7 +246,7 @@ def test_batches_next_to_another_channel_give_the_same_as_single_packets(day):
             ),
             lambda: [(delivered(each), each.call(statistics)) for each in every],
         )
-        pumped = deaf.call(lambda feed: feed.channels[NUMBER].channel.pumped)
+        pumped = deaf.call(lambda feed: feed.channels[NUMBER].channel.fast_path_packets)
     # Snapshots may arrive at another time: the events of the incremental stream are the same.
     first, second = (
         [replace(each, received_ns=0) for each in heard.events if is_of_market(each)]

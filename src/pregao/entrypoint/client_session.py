@@ -46,7 +46,7 @@ from pregao.entrypoint.session_store import SessionStore
 from pregao.errors import DecodeError, UsageError
 from pregao.sbe.codec import SbeMessage
 
-_FINAL = "OUT_OF_RANGE"
+_NO_SUCH_MESSAGES = "OUT_OF_RANGE"
 """Reject code for messages that do not exist; after any other code they are requested again."""
 _NOT_DELIVERED = "NOT_DELIVERED"
 """Code for messages that no request delivered: ours, not the protocol's."""
@@ -73,29 +73,30 @@ class ClientSession:
     """
 
     def __init__(
-        self, settings: ClientSettings, store: SessionStore, speech: EntryPointCodec | None = None
+        self, settings: ClientSettings, store: SessionStore, codec: EntryPointCodec | None = None
     ) -> None:
         """Create a session.
 
         Args:
             settings: Identity, credentials and parameters.
             store: Where the session is kept.
-            speech: Codec of a schema that is not bundled.
+            codec: Codec of a schema that is not bundled.
         """
         self.settings = settings
         self._store = store
-        self._messages = messages(settings.version) if speech is None else speech
+        self._messages = messages(settings.version) if codec is None else codec
         self._output: list[bytes] = []
         self._reader = FrameReader(settings.max_message)
         self._gateway = 1
         self._keep_alive: KeepAlive | None = None
         self._missing = MissedMessages(settings.retransmission_attempts)
         self._abandoned = AbandonedNumbers()
-        self._seen = DuplicateDetector()
+        self._duplicates = DuplicateDetector()
         for _, name, message in self.kept():
-            self._seen.is_repeat(name, message, marked=False)
+            self._duplicates.is_repeat(name, message, marked=False)
         self._next_step = _Next.AS_KNOWN
-        self._wanted = 0
+        self._requested_version = 0
+        """Session version of the last Negotiate."""
         self.stage = ConnectionStage.UNCONNECTED
         self.closing = False
         """Close the socket once the output is written."""
@@ -178,7 +179,7 @@ class ClientSession:
     def reset_day(self) -> None:
         """Start a trading session: numbers from 1, a new session version (§4.5.1)."""
         self._store.reset_day()
-        self._seen = DuplicateDetector()
+        self._duplicates = DuplicateDetector()
         self._abandoned = AbandonedNumbers()
 
     @property
@@ -196,11 +197,11 @@ class ClientSession:
         if self._keep_alive.lapsed(now_ns):
             return self._end("KEEPALIVE_INTERVAL_LAPSED", now_ns, "the gateway was silent")
         if self._keep_alive.heartbeat_due(now_ns):
-            self._put("Sequence", {"nextSeqNo": self._stated_next()}, now_ns)
+            self._put("Sequence", {"nextSeqNo": self._next_number_on_wire()}, now_ns)
         self._missing.impatient(now_ns)
-        return self._ask_for_missing(now_ns)
+        return self._request_missing(now_ns)
 
-    def _stated_next(self) -> int:
+    def _next_number_on_wire(self) -> int:
         """Return the next own number, limited to what the wire can carry."""
         return min(self.state.next_outgoing, LAST_NUMBER)
 
@@ -227,12 +228,13 @@ class ClientSession:
             if isinstance(item, BadFrame):
                 events += self._end("INVALID_SOFH", now_ns, item.reason)
             else:
-                events += self._frame(item, now_ns)
+                events += self._on_frame(item, now_ns)
         return events
 
     # Output.
 
     def _negotiate(self, now_ns: int) -> None:
+        """Send Negotiate: for the known session version on a backup, else for a new one."""
         state, settings = self.state, self.settings
         # A backup continues the session in its version (§5.5).
         continues = state.negotiated and self._next_step is not _Next.NEW_VERSION
@@ -240,11 +242,11 @@ class ClientSession:
         fresh = max(state.session_ver_id + 1, now_ns // MILLISECOND)
         if fresh > _LAST_VERSION:  # no version can follow: start over
             fresh = now_ns // MILLISECOND
-        self._wanted = state.session_ver_id if continues else fresh
+        self._requested_version = state.session_ver_id if continues else fresh
         self.stage = ConnectionStage.NEGOTIATING
         values = {
             "sessionID": settings.session_id,
-            "sessionVerID": self._wanted,
+            "sessionVerID": self._requested_version,
             "timestamp": now_ns,
             "enteringFirm": settings.firm,
             "credentials": credentials(settings.session_id, settings.access_key),
@@ -255,6 +257,7 @@ class ClientSession:
         self._put("Negotiate", values, now_ns)
 
     def _establish(self, now_ns: int) -> None:
+        """Send Establish for the negotiated session version."""
         state, settings = self.state, self.settings
         self.stage = ConnectionStage.ESTABLISHING
         values = {
@@ -262,19 +265,19 @@ class ClientSession:
             "sessionVerID": state.session_ver_id,
             "timestamp": now_ns,
             "keepAliveInterval": settings.keep_alive_ms,
-            "nextSeqNo": self._stated_next(),
+            "nextSeqNo": self._next_number_on_wire(),
             "cancelOnDisconnectType": settings.cancel_on_disconnect,
             "codTimeoutWindow": settings.window_ms,
             "credentials": credentials(settings.session_id, settings.access_key),
         }
         self._put("Establish", values, now_ns)
 
-    def _ask_for_missing(self, now_ns: int) -> list[SessionEvent]:
+    def _request_missing(self, now_ns: int) -> list[SessionEvent]:
         """Request missing messages, or abandon them after too many requests without effect."""
         events: list[SessionEvent] = []
         abandoned = self._missing.given_up(self.state.next_incoming)
         if abandoned:
-            events = self._give_up(_NOT_DELIVERED, abandoned)
+            events = self._abandon(_NOT_DELIVERED, abandoned)
         wanted = self._missing.next_request(self.state.next_incoming, now_ns)
         if wanted is not None:
             first, count = wanted
@@ -311,7 +314,8 @@ class ClientSession:
 
     # Incoming messages.
 
-    def _frame(self, frame: StreamFrame, now_ns: int) -> list[SessionEvent]:
+    def _on_frame(self, frame: StreamFrame, now_ns: int) -> list[SessionEvent]:
+        """Process a message of the gateway according to the stage of the connection."""
         name = self._messages.name(frame)
         if name is None:
             header = frame.header
@@ -326,15 +330,15 @@ class ClientSession:
             self._keep_alive.on_received(now_ns)
         match name:
             case "Terminate":
-                return self._terminated(message, now_ns)
+                return self._on_terminate(message, now_ns)
             case "NegotiateReject":
-                return self._negotiation_refused(message)
+                return self._on_negotiate_reject(message)
             case "EstablishReject":
-                return self._establishment_refused(message)
+                return self._on_establish_reject(message)
             case "NegotiateResponse" if self.stage is ConnectionStage.NEGOTIATING:
-                return self._negotiated(now_ns)
+                return self._on_negotiate_response(now_ns)
             case "EstablishAck" if self.stage is ConnectionStage.ESTABLISHING:
-                return self._established(message, now_ns)
+                return self._on_establish_ack(message, now_ns)
         if self.stage is ConnectionStage.ENDED:
             return []  # only the answer to Terminate is of interest
         if self.stage is not ConnectionStage.ESTABLISHED:
@@ -342,13 +346,16 @@ class ClientSession:
                 "NOT_ESTABLISHED", now_ns, f"{name} arrived before the session was established"
             )
         if name in FROM_EXCHANGE:
-            return self._business(name, message, frame, now_ns)
-        return self._session_message(name, message, now_ns)
+            return self._on_business_message(name, message, frame, now_ns)
+        return self._on_session_message(name, message, now_ns)
 
-    def _session_message(self, name: str, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
+    def _on_session_message(
+        self, name: str, message: SbeMessage, now_ns: int
+    ) -> list[SessionEvent]:
+        """Process a message of the session layer on an established connection."""
         match name:
             case "Sequence":
-                return self._live_from(message["nextSeqNo"], now_ns)
+                return self._set_next_incoming(message["nextSeqNo"], now_ns)
             case "NotApplied":
                 first = message["fromSeqNo"]
                 return self._not_applied(first, first + message["count"])
@@ -356,34 +363,39 @@ class ClientSession:
                 self._missing.granted(message["nextSeqNo"], message["count"])
                 return []
             case "RetransmitReject":
-                return self._retransmission_refused(_named(message["retransmitRejectCode"]), now_ns)
+                return self._on_retransmit_reject(
+                    _code_name(message["retransmitRejectCode"]), now_ns
+                )
         return self._end("UNRECOGNIZED_MESSAGE", now_ns, f"{name} is not a message for clients")
 
-    def _negotiated(self, now_ns: int) -> list[SessionEvent]:
-        self._agreed(self._wanted)
+    def _on_negotiate_response(self, now_ns: int) -> list[SessionEvent]:
+        """Adopt the session version and establish it."""
+        self._adopt_version(self._requested_version)
         self._establish(now_ns)
-        return [SessionNegotiated(self.settings.session_id, self._wanted)]
+        return [SessionNegotiated(self.settings.session_id, self._requested_version)]
 
-    def _negotiation_refused(self, message: SbeMessage) -> list[SessionEvent]:
-        code = _named(message["negotiationRejectCode"])
+    def _on_negotiate_reject(self, message: SbeMessage) -> list[SessionEvent]:
+        """Prepare the next connection by the reason of the reject."""
+        code = _code_name(message["negotiationRejectCode"])
         current = message["currentSessionVerID"]
         if code == "ALREADY_NEGOTIATED" and current is not None:  # restore the lost version (§5.4)
-            self._agreed(current)
+            self._adopt_version(current)
         elif code == "INVALID_SESSIONVERID":
             self._next_step = _Next.NEW_VERSION
         return [SessionRefused(code)]
 
-    def _agreed(self, session_ver_id: int) -> None:
+    def _adopt_version(self, session_ver_id: int) -> None:
         """Record the agreed session version; sequence numbers belong to one version (§4.6.2)."""
         if session_ver_id != self.state.session_ver_id:
             self._record(DayReset())
-            self._seen = DuplicateDetector()
+            self._duplicates = DuplicateDetector()
             self._abandoned = AbandonedNumbers()
         self._next_step = _Next.AS_KNOWN
         self._record(VersionNegotiated(session_ver_id, self.settings.version, self._gateway))
 
-    def _establishment_refused(self, message: SbeMessage) -> list[SessionEvent]:
-        code = _named(message["establishmentRejectCode"])
+    def _on_establish_reject(self, message: SbeMessage) -> list[SessionEvent]:
+        """Correct the state by the reason of the reject, for the next connection."""
+        code = _code_name(message["establishmentRejectCode"])
         if code == "INVALID_NEXTSEQNO":
             last = message["lastIncomingSeqNo"] or 0
             if last < LAST_NUMBER - 1:  # otherwise nothing could be sent again
@@ -393,7 +405,8 @@ class ClientSession:
             self._next_step = _Next.NEGOTIATE
         return [SessionRefused(code)]
 
-    def _established(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
+    def _on_establish_ack(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
+        """Start the keep-alive; compare the sequence numbers of both sides."""
         self.stage = ConnectionStage.ESTABLISHED
         settings, state = self.settings, self.state
         low, high = _KEEP_ALIVE_MS
@@ -410,22 +423,22 @@ class ClientSession:
             )
         ]
         events += self._not_applied(message["lastIncomingSeqNo"] + 1, state.next_outgoing)
-        return events + self._live_from(message["nextSeqNo"], now_ns)
+        return events + self._set_next_incoming(message["nextSeqNo"], now_ns)
 
-    def _live_from(self, stated: int, now_ns: int) -> list[SessionEvent]:
+    def _set_next_incoming(self, stated: int, now_ns: int) -> list[SessionEvent]:
         """Set the next number that the gateway states, even if it is lower than expected.
 
         Otherwise all messages up to the expected number would be treated as duplicates.
         """
         number = max(stated, 1)
         expected = self.state.next_incoming
-        events = [self._pass_on(held) for held in self._missing.live_from(number, now_ns)]
+        events = [self._deliver(held) for held in self._missing.live_from(number, now_ns)]
         if number < expected or events:
             self._record(IncomingExpected(min(number, expected)))
         if number < expected:
             self._abandoned.forget_from(number)
             events.insert(0, SequenceLowered(expected, number))
-        return events + self._ask_for_missing(now_ns)
+        return events + self._request_missing(now_ns)
 
     def _not_applied(self, first: int, end: int) -> list[SessionEvent]:
         """Report the messages that the exchange did not receive, each once.
@@ -442,9 +455,10 @@ class ClientSession:
             self._record(OutgoingNotApplied(first, end - first))
         return [NotAppliedGap(first, end - first)]
 
-    def _business(
+    def _on_business_message(
         self, name: str, message: SbeMessage, frame: StreamFrame, now_ns: int
     ) -> list[SessionEvent]:
+        """Deliver a message in sequence, hold it after a gap, or ignore a duplicate."""
         number = message["businessHeader"]["msgSeqNum"]
         expected = self.state.next_incoming
         if number < expected and not self._abandoned.take(number):
@@ -452,55 +466,55 @@ class ClientSession:
         retransmitted = self._missing.arrived(number, now_ns)
         received = MessageReceived(name, number, message, frame.data, now_ns, retransmitted)
         if number < expected:  # abandoned, but delivered after all
-            return [self._pass_on(received, in_turn=False)]
+            return [self._deliver(received, in_sequence=False)]
         if number > expected:
             held = self._missing.hold(number, received)
-            events = self._ask_for_missing(now_ns)
+            events = self._request_missing(now_ns)
             return events if held else [DuplicateIgnored(name, number), *events]
-        return [self._pass_on(received), *self._pass_on_from(number + 1)]
+        return [self._deliver(received), *self._deliver_held_from(number + 1)]
 
-    def _pass_on_from(self, number: int) -> list[SessionEvent]:
+    def _deliver_held_from(self, number: int) -> list[SessionEvent]:
         """Pass on held messages from a number on, up to the next gap."""
-        return [self._pass_on(held) for held in self._missing.take_from(number)]
+        return [self._deliver(held) for held in self._missing.take_from(number)]
 
-    def _retransmission_refused(self, code: str, now_ns: int) -> list[SessionEvent]:
+    def _on_retransmit_reject(self, code: str, now_ns: int) -> list[SessionEvent]:
         """Retry later, or continue without messages that do not exist."""
         expected = self.state.next_incoming
-        abandoned = self._missing.refused(expected, now_ns, for_good=code == _FINAL)
+        abandoned = self._missing.refused(expected, now_ns, final=code == _NO_SUCH_MESSAGES)
         if abandoned is None:
             return [RetransmissionRefused(code, expected, 0)]
-        return self._give_up(code, abandoned)
+        return self._abandon(code, abandoned)
 
-    def _give_up(self, code: str, numbers: range) -> list[SessionEvent]:
+    def _abandon(self, code: str, numbers: range) -> list[SessionEvent]:
         """Continue without some numbers; a message that still arrives with one of them is passed
         on.
         """
         self._record(IncomingExpected(numbers.stop))
         self._abandoned.add(numbers)
         event = RetransmissionRefused(code, numbers.start, len(numbers))
-        return [event, *self._pass_on_from(numbers.stop)]
+        return [event, *self._deliver_held_from(numbers.stop)]
 
-    def _pass_on(self, received: MessageReceived, *, in_turn: bool = True) -> SessionEvent:
+    def _deliver(self, received: MessageReceived, *, in_sequence: bool = True) -> SessionEvent:
         """Pass a message on, unless it was received before with another number."""
-        if in_turn:
+        if in_sequence:
             self._record(IncomingAccepted(received.number))
         marked = self._messages.resent(received.message)
-        if self._seen.is_repeat(received.name, received.message, marked=marked):
+        if self._duplicates.is_repeat(received.name, received.message, marked=marked):
             return DuplicateIgnored(received.name, received.number)
         if self.settings.keep_reports:
             self._record(IncomingKept(received.number, received.data))
         return received
 
-    def _terminated(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
+    def _on_terminate(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
         """Handle the gateway's Terminate, which may answer ours."""
         answered = self.stage is ConnectionStage.ENDED
         if not answered:
             self._put_terminate("FINISHED", now_ns)
         self.stage, self.closing = ConnectionStage.ENDED, True
-        code = _named(message["terminationCode"])
+        code = _code_name(message["terminationCode"])
         reason = "" if answered else "the gateway terminated the connection"
         return [ConnectionEnded(code, graceful=answered, reason=reason)]
 
 
-def _named(code: Any) -> str:
+def _code_name(code: Any) -> str:
     return code if isinstance(code, str) else str(code)

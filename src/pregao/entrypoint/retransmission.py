@@ -235,7 +235,7 @@ class MissedMessages:
     def _gap(self, expected: int) -> range:
         return range(expected, min(self._held, default=self._highest + 1))
 
-    def refused(self, expected: int, now_ns: int, *, for_good: bool) -> range | None:
+    def refused(self, expected: int, now_ns: int, *, final: bool) -> range | None:
         """End a refused request: return the numbers to abandon, or None if there are none.
 
         ``expected`` is the next number: those before it have arrived since the request.
@@ -244,7 +244,7 @@ class MissedMessages:
         if requested is None:
             return None
         self._over(now_ns)
-        if not for_good:
+        if not final:
             return None
         # Messages of the range that arrived meanwhile are held: they are passed on after the gap.
         first_held = min(self._held, default=requested.stop)

@@ -185,31 +185,33 @@ class FastColumnDecoder:
         return code
 
     def _larger(
-        self, rooms: Int64Array, used: Int64Array, template: int, waiting: int, entries: int
+        self, capacities: Int64Array, used: Int64Array, template: int, waiting: int, entries: int
     ) -> Int64Array:
         """Return capacities that are probably enough for the remaining messages."""
         first, last = self._program.templates[template, [k.FIRST_NODE, k.LAST_NODE]].tolist()
-        larger = rooms.copy()
+        larger = capacities.copy()
         larger[first] = used[first] + waiting
         for node in range(first + 1, last):
             # Unused capacity costs nothing; too little costs a copy of everything.
-            larger[node] = max(2 * rooms[node], used[node] + 2 * waiting) + entries + _SPARE
+            larger[node] = max(2 * capacities[node], used[node] + 2 * waiting) + entries + _SPARE
         return larger
 
     def _allocate(
-        self, rooms: Int64Array, used: Int64Array, before: arrow.KernelOutput | None
+        self, capacities: Int64Array, used: Int64Array, before: arrow.KernelOutput | None
     ) -> arrow.KernelOutput:
         """Allocate columns with the given capacities, and copy existing rows to them."""
         program = self._program
         if self._reuse:
             # Powers of two only, so that the same pages are reused.
-            rooms = np.where(rooms > 0, 1 << np.ceil(np.log2(np.maximum(rooms, 1))).astype(int), 0)
-        nodes = np.zeros((3, len(rooms)), np.int64)
-        nodes[k.ROOM], nodes[k.USED] = rooms, used
-        words = rooms * program.node_facts[:, k.MASK_WORDS]
+            capacities = np.where(
+                capacities > 0, 1 << np.ceil(np.log2(np.maximum(capacities, 1))).astype(int), 0
+            )
+        nodes = np.zeros((3, len(capacities)), np.int64)
+        nodes[k.CAPACITY], nodes[k.USED] = capacities, used
+        words = capacities * program.node_facts[:, k.MASK_WORDS]
         nodes[k.MASK_OFFSET] = np.cumsum(words) - words
-        owners = np.repeat(np.arange(len(rooms)), program.node_facts[:, k.COLUMNS])
-        sizes = rooms[owners]
+        owners = np.repeat(np.arange(len(capacities)), program.node_facts[:, k.COLUMNS])
+        sizes = capacities[owners]
         offsets = np.cumsum(sizes) - sizes
         filled = arrow.KernelOutput(
             self._memory("values", int(sizes.sum()), np.int64, before),

@@ -145,7 +145,7 @@ def cancel_values(
     received_ns: int | None,
     request: OrderCancelRequest | OrderRequest | None,
 ) -> tuple[Any, ...]:
-    """Return the values for a canceled order; ``asked`` is its owner's request, if any."""
+    """Return the values for a canceled order; ``request`` is its owner's, if any."""
     echoed: OrderCancelRequest | OrderRequest = q if request is None else request
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, r.cum_qty,
@@ -500,10 +500,10 @@ class ExecutionReporter:
 def _with_values(send: Callable[[Any, Mapping[str, Any], int], None]) -> _SendReport:
     """Return a handler that passes the values of the answered message to a report writer."""
 
-    def tell(report: Any, request_context: RequestContext, now_ns: int) -> None:
+    def send_report(report: Any, request_context: RequestContext, now_ns: int) -> None:
         send(report, request_context.values, now_ns)
 
-    return tell
+    return send_report
 
 
 _SendReport = Callable[[Any, RequestContext, int], None]

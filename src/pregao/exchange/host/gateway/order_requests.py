@@ -1,11 +1,8 @@
-"""Fast readers of the frequent client requests, with checks.
+"""Frequent requests of clients: fast readers with checks, and conversion to engine commands.
 
 A request is a tuple of integers and bytes in their wire form under our names; one table maps each
-name to its wire field. Fields that a version does not have are None.
-
-Conversion of requests to engine commands, and the checks that reject them before the engine.
-
-A new field of a command needs one line here.
+name to its wire field. Fields that a version does not have are None. Some requests are rejected
+here, before the engine. A new field of a command needs one line here.
 """
 
 from __future__ import annotations
@@ -37,6 +34,74 @@ from pregao.exchange.engine.orders.order_cancel import find_order
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.value_specs import ValueSpec as FieldReading
 from pregao.sbe.value_specs import readings
+
+ON_THE_WIRE: Final = {
+    "session": "businessHeader.sessionID",
+    "number": "businessHeader.msgSeqNum",
+    "segment": "businessHeader.marketSegmentID",
+    "security_id": "securityID",
+    "cl_ord_id": "clOrdID",
+    "side": "side",
+    "ord_type": "ordType",
+    "quantity": "orderQty",
+    "price": "price",
+    "time_in_force": "timeInForce",
+    "account": "account",
+    "location": "senderLocation",
+    "trader": "enteringTrader",
+    "self_trade": "selfTradePreventionInstruction",
+    "mm_reset": "mmProtectionReset",
+    "tag": "ordTagID",
+    "routing": "routingInstruction",
+    "investor_prefix": "investorID.prefix",
+    "investor_document": "investorID.document",
+    "memo": "memo",
+    "desk": "deskID",
+    "order_id": "orderID",
+    "orig_cl_ord_id": "origClOrdID",
+    "stop_px": "stopPx",
+    "min_qty": "minQty",
+    "max_floor": "maxFloor",
+    "executing_trader": "executingTrader",
+    "account_type": "accountType",
+    "expire_date": "expireDate",
+    "strategy": "strategyID",
+    "sub_account": "tradingSubAccount",
+    "custodian": "custodianInfo.custodian",
+    "custody_account": "custodianInfo.custodyAccount",
+    "custody_type": "custodianInfo.custodyAllocationType",
+    "reason": "execRestatementReason",
+}
+"""Wire field of each request field."""
+_PARTIES: Final = ("location", "trader", "executing_trader")
+_TEXTS: Final = (*_PARTIES, "desk", "memo")
+_MAX_TEXT: Final = {"memo": 40, "deskID": 20, "quoteReqID": 20}
+_MAX_CACHED: Final = 10_000
+_TOO_LONG: Final = 10**18
+"""Prices with more digits exceed their field and are rejected."""
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_SIDES: Final = {ord(str(side.value)): side for side in OrderSide}
+_ORDER_TYPES: Final = {ord(kind.value): kind for kind in OrdType}
+_PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
+_ROUTINGS: Final = tuple(RoutingInstruction)
+_VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
+_REMOVE_ACCOUNT: Final = 38
+DIRECT_ACCESS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
+"""Access categories of direct market access (§11): their account cannot be removed (§13.1)."""
+MAX_QUANTITY: Final = 10**12
+MAX_PRICE: Final = 10**14
+"""Above these limits the totals of a day would not fit the fields of the feed."""
+
+_UNCHANGED_FIELDS: Final = (
+    "account", "tag", "investor_prefix", "investor_document", "memo", "desk", "stop_px",
+    "min_qty", "max_floor", "executing_trader", "expire_date", "strategy", "sub_account",
+    "custodian", "custody_account", "custody_type",
+)  # fmt: skip
+"""Fields of an order that stay unchanged if a modification does not name them (§7.4)."""
+
+
+# --- Readers ---
 
 
 class OrderRequest(NamedTuple):
@@ -101,45 +166,6 @@ class OrderCancelRequest(NamedTuple):
     memo: bytes | None
 
 
-ON_THE_WIRE: Final = {
-    "session": "businessHeader.sessionID",
-    "number": "businessHeader.msgSeqNum",
-    "segment": "businessHeader.marketSegmentID",
-    "security_id": "securityID",
-    "cl_ord_id": "clOrdID",
-    "side": "side",
-    "ord_type": "ordType",
-    "quantity": "orderQty",
-    "price": "price",
-    "time_in_force": "timeInForce",
-    "account": "account",
-    "location": "senderLocation",
-    "trader": "enteringTrader",
-    "self_trade": "selfTradePreventionInstruction",
-    "mm_reset": "mmProtectionReset",
-    "tag": "ordTagID",
-    "routing": "routingInstruction",
-    "investor_prefix": "investorID.prefix",
-    "investor_document": "investorID.document",
-    "memo": "memo",
-    "desk": "deskID",
-    "order_id": "orderID",
-    "orig_cl_ord_id": "origClOrdID",
-    "stop_px": "stopPx",
-    "min_qty": "minQty",
-    "max_floor": "maxFloor",
-    "executing_trader": "executingTrader",
-    "account_type": "accountType",
-    "expire_date": "expireDate",
-    "strategy": "strategyID",
-    "sub_account": "tradingSubAccount",
-    "custodian": "custodianInfo.custodian",
-    "custody_account": "custodianInfo.custodyAccount",
-    "custody_type": "custodianInfo.custodyAllocationType",
-    "reason": "execRestatementReason",
-}
-"""Wire field of each request field."""
-
 _REQUESTS: Final[dict[str, type[OrderRequest] | type[OrderCancelRequest]]] = {
     "SimpleNewOrder": OrderRequest,
     "SimpleModifyOrder": OrderRequest,
@@ -147,12 +173,6 @@ _REQUESTS: Final[dict[str, type[OrderRequest] | type[OrderCancelRequest]]] = {
     "OrderCancelReplaceRequest": OrderRequest,
     "OrderCancelRequest": OrderCancelRequest,
 }
-_PARTIES: Final = ("location", "trader", "executing_trader")
-_TEXTS: Final = (*_PARTIES, "desk", "memo")
-_MAX_TEXT: Final = {"memo": 40, "deskID": 20, "quoteReqID": 20}
-_MAX_CACHED: Final = 10_000
-_TOO_LONG: Final = 10**18
-"""Prices with more digits exceed their field and are rejected."""
 
 
 @cache
@@ -277,18 +297,7 @@ def _missing(request: OrderRequest | OrderCancelRequest) -> str | None:
     return None
 
 
-_EPOCH: Final = date(1970, 1, 1).toordinal()
-_SIDES: Final = {ord(str(side.value)): side for side in OrderSide}
-_TYPES: Final = {ord(kind.value): kind for kind in OrdType}
-_PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
-_ROUTINGS: Final = tuple(RoutingInstruction)
-_VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
-_REMOVE_ACCOUNT: Final = 38
-DIRECT_ACCESS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
-"""Access categories of direct market access (§11): their account cannot be removed (§13.1)."""
-MAX_QUANTITY: Final = 10**12
-MAX_PRICE: Final = 10**14
-"""Above these limits the totals of a day would not fit the fields of the feed."""
+# --- Commands ---
 
 
 def side_of(code: int) -> OrderSide:
@@ -337,7 +346,7 @@ def new_order(request: OrderRequest, firm: int) -> NewOrder:
         _SIDES[request.side],
         request.quantity,
         request.price,
-        _TYPES[request.ord_type],
+        _ORDER_TYPES[request.ord_type],
         _VALIDITIES[validity],
         request.max_floor or 0,
         request.min_qty or 0,
@@ -368,7 +377,7 @@ def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
         request.price,
         request.order_id or 0,
         request.orig_cl_ord_id or 0,
-        None if simple else _TYPES[request.ord_type],
+        None if simple else _ORDER_TYPES[request.ord_type],
         None if simple or validity is None else _VALIDITIES[validity],
         _date(request.expire_date),
         request.max_floor,
@@ -396,17 +405,11 @@ def cancel_order(request: OrderCancelRequest) -> CancelOrder:
     )
 
 
-_KEPT: Final = (
-    "account", "tag", "investor_prefix", "investor_document", "memo", "desk", "stop_px",
-    "min_qty", "max_floor", "executing_trader", "expire_date", "strategy", "sub_account",
-    "custodian", "custody_account", "custody_type",
-)  # fmt: skip
-"""Fields of an order that stay unchanged if a modification does not name them (§7.4)."""
-
-
 def changed(before: OrderRequest, request: OrderRequest) -> OrderRequest:
     """Return the description of an order after a modification."""
-    kept = {name: getattr(before, name) for name in _KEPT if getattr(request, name) is None}
+    kept = {
+        name: getattr(before, name) for name in _UNCHANGED_FIELDS if getattr(request, name) is None
+    }
     if request.account_type == _REMOVE_ACCOUNT:
         kept["account"] = None
     if before.trader is not None:
