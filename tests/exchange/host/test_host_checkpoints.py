@@ -5,10 +5,12 @@ import json
 import os
 import pickle
 import random
+import shutil
 import struct
 from collections import Counter, deque
 from datetime import date
 from enum import Enum, Flag
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Union, get_args, get_origin, get_type_hints
 
@@ -16,7 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pregao
 from pregao.errors import UsageError
+from pregao.exchange.host.checkpoints import checkpoints as checkpoints_module
 from pregao.exchange.host.checkpoints.checkpoint_file import MAGIC
 from pregao.exchange.host.checkpoints.checkpoints import code_digest, state_of
 from pregao.exchange.host.checkpoints.column_schema import ColumnShape, StateSchema
@@ -472,3 +476,17 @@ def test_credentials_are_in_no_checkpoint(tmp_path):
     floor.end()
     (path,) = checkpoints(tmp_path)
     assert b"123456789ABC" not in path.read_bytes()
+
+
+def test_the_digest_of_the_code_covers_every_package_of_the_state(tmp_path, monkeypatch):
+    assert Path(pregao.__file__).parent == checkpoints_module._PACKAGE
+    shutil.copytree(checkpoints_module._PACKAGE, tmp_path / "pregao")
+    monkeypatch.setattr(checkpoints_module, "_PACKAGE", tmp_path / "pregao")
+    digest = checkpoints_module.code_digest.__wrapped__
+    found = [digest(), checkpoints_module.code_digest()]
+    for package in checkpoints_module._PACKAGES:
+        module = max((tmp_path / "pregao" / package).rglob("*.py"))
+        module.write_text(module.read_text() + "# changed")
+        found.append(digest())
+    assert found[0] == found[1]  # that of the copy is that of the package
+    assert len(set(found)) == 1 + len(checkpoints_module._PACKAGES)

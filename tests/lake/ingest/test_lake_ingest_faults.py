@@ -18,7 +18,7 @@ from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, rows
 from tests.lake.days import day as simulated
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def day(**settings):

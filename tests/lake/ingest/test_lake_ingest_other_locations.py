@@ -12,7 +12,7 @@ from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.days import SMALL, assert_same, day
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 Text is for people, JSON and CSV for programs. Null values have no text. Decimals have all the
 digits of their scale in every dialect, and never an exponent.
-
-Text formats of values, shared by the columnar and the row-by-row writers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Choice of the query engine: the named one, else DuckDB if it can read the lake, else Spark.
+"""Query engines: their interface, the choice of one, and hints about renamed columns.
 
-Interface of the query engines: SQL in, rows as Arrow tables out.
-
-Columns that version 0.2 renamed: errors of queries name the other one, and what to do.
+An engine takes SQL and returns rows as Arrow tables. It is the named one, else DuckDB if it can
+read the lake, else Spark. Errors about a column that version 0.2 renamed name the other column.
 """
 
 from __future__ import annotations

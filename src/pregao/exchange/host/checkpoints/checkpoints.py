@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pregao
 from pregao.exchange.host.checkpoints.columns import ColumnError
 from pregao.exchange.host.checkpoints.state_schema import STATE, HostState
 from pregao.safe_io.documents import parse_json
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pregao.exchange.host.journal.journal import Journal
 
 _log = logging.getLogger(__name__)
-_PACKAGE: Final = Path(__file__).resolve().parents[2]
+_PACKAGE: Final = Path(pregao.__file__).resolve().parent
 _PACKAGES: Final = ("exchange/engine", "exchange/host", "entrypoint", "sbe", "schemas")
 
 
