@@ -100,6 +100,11 @@ def test_another_list_of_instruments_is_refused(tmp_path):
         Exchange(fewer, journal=tmp_path).__enter__()
 
 
+def test_the_digest_of_instruments_is_that_of_journals_of_version_0_1():
+    spread = next(each for each in quiet_settings().instruments if each.symbol == "DIIF27N27")
+    assert quiet_settings(instruments=(spread,)).instruments_digest == "aaa3d6f37bf03032"
+
+
 def test_a_journal_with_implied_orders_is_not_replayed_without_them(tmp_path):
     with Exchange(quiet_settings(implied_orders=True), journal=tmp_path):
         pass

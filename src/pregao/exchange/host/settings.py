@@ -110,7 +110,9 @@ class ExchangeSettings:
     @cached_property
     def instruments_digest(self) -> str:
         """Digest that identifies the instruments."""
-        return hashlib.sha256(repr(self.instruments).encode()).hexdigest()[:16]
+        # Version 0.1 called the side of a leg `Side`: its journals have the digest of that text.
+        text = repr(self.instruments).replace("<OrderSide.", "<Side.")
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rules_of(self, gateway: int, *, accepting: bool) -> GatewaySettings:
         """Return the rules of one of the two gateways."""
