@@ -8,6 +8,7 @@ from pregao.exchange.engine.matching.self_trade_prevention import check_investor
 from pregao.exchange.engine.model.commands import CrossSide, NewCross
 from pregao.exchange.engine.model.enums import (
     ExecRestatementReason,
+    OrdType,
     PriceBandType,
     SelfTradePreventionInstruction,
     TimeInForce,
@@ -64,6 +65,24 @@ def test_003_16_2_2_a_change_that_would_trade_is_accepted_and_the_order_cancelle
     assert (gone.cl_ord_id, gone.reason) == (changed, INCOMING_REASON)
     assert [type(item) for item in floor.items()] == [DeleteOrderMbo]
     assert not floor.book(SELL)
+    floor.check_feed()
+
+
+def test_a_stop_order_that_cancels_after_another_one_has_traded():
+    """Both are in one execution; the position of what is canceled counts what was traded."""
+    floor = Floor()
+    for quantity, investor in ((1, None), (1, None), (5, ME)):
+        floor.order(SELL, quantity, 10, investor_id=investor)
+    stop = {"ord_type": OrdType.STOP_LIMIT, "stop_px": px(10)}
+    floor.order(BUY, 1, 10, **stop, session=2)
+    floor.order(BUY, 1, 10, **stop, session=2, investor_id=ME, self_trade_prevention=BOTH)
+    floor.order(BUY, 1, 10, session=3)
+    assert [(each.cl_ord_id, each.reason) for each in floor.reports(OrderCancelled)] == [
+        (3, RESTING_REASON), (5, INCOMING_REASON),
+    ]  # fmt: skip
+    deleted = [item for item in floor.items() if isinstance(item, DeleteOrderMbo)]
+    assert [item.position for item in deleted] == [1, 2, 1]  # canceled first, then traded
+    assert floor.book(SELL) == floor.book(BUY) == []
     floor.check_feed()
 
 

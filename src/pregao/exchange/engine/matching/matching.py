@@ -109,7 +109,8 @@ def match(
     """
     opposite = listing.opposite(order.side)
     investor = order.investor_id
-    if investor and execution.ranks_before is None and market.track_positions:
+    if market.track_positions and execution.ranks_before is None:
+        # Of the first order already: a later one of the same execution may prevent a self-trade.
         execution.ranks_before = opposite.ranks()
     keys = opposite.keys
     levels = opposite.levels
