@@ -62,6 +62,16 @@ def legacy(day, tmp_path_factory):
     return made(tmp_path_factory.mktemp("legacy") / "lake", day.glob("*Legacy*.pcap"))
 
 
+def test_packets_without_a_sending_time_set_no_clock_offset(legacy):
+    packets = Counter(row["sending_time_ns"] > 0 for row in rows(legacy, "legacy_packets"))
+    assert packets[False] > 100  # later chunks of a message
+    analyse(None, LakeStore(str(legacy)), tables=["clock_offsets"])
+    found = rows(legacy, "clock_offsets")
+    assert sum(row["packets"] for row in found) == packets[True]
+    # Sending times have milliseconds.
+    assert all(0 <= row["min_ns"] <= row["median_ns"] < SECOND for row in found)
+
+
 def plain(value, name=""):
     """A value as both feeds have it: times have milliseconds on one of them."""
     if isinstance(value, list):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pregao.clock import MILLISECOND
-from pregao.lake.analytics.engine import DataFrame, F, Window
+from pregao.lake.analytics.engine import DataFrame, F, Window, all_of
 from pregao.lake.analytics.legacy import LEGACY_PACKETS
 from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
@@ -46,11 +46,14 @@ COLUMNS = (
 def clock_offsets(day: LakeDay) -> DataFrame:
     """Return the offset of each flow of the day."""
     difference = F.col("capture_time_ns") - F.col("sending_time_ns")
-    packets = day.table(PACKETS).select(*FLOW, difference.alias("difference"))
-    if day.has(LEGACY_PACKETS):
-        older = day.table(LEGACY_PACKETS).select(*FLOW, difference.alias("difference"))
-        packets = packets.unionByName(older)
-    packets = packets.dropna()
+    sources = [PACKETS, *([LEGACY_PACKETS] if day.has(LEGACY_PACKETS) else [])]
+    # Legacy packets without the start of a message have no sending time: it is 0.
+    packets = all_of(
+        day.table(source)
+        .where(F.col("sending_time_ns") > 0)
+        .select(*FLOW, difference.alias("difference"))
+        for source in sources
+    ).dropna()
     # Many packets have the same difference, so that few rows remain.
     counted = packets.groupBy(*FLOW, "difference").agg(F.count("difference").alias("count"))
     flow = Window.partitionBy(*FLOW)
