@@ -3,6 +3,7 @@
 import math
 from datetime import datetime
 
+import duckdb
 import pytest
 
 from pregao.capture import PcapWriter, udp_frame
@@ -75,6 +76,39 @@ def test_both_engines_answer_alike_about_the_legacy_feed(spark, tmp_path, monkey
     here, there = (engine.query(example("legacy_trades").sql).rows() for engine in engines)
     assert here.to_pylist() == there.to_pylist()
     assert [(row["trade_id"], row["size"]) for row in here.to_pylist()] == [("20", 5)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bid_depth", "ask_depth"),
+    [
+        ("0.01, NULL, NULL, NULL", 30, 300),
+        ("NULL, NULL, NULL, 0.01", 30, 300),
+        ("NULL, NULL, NULL, NULL", 10, 100),
+    ],
+    ids=["current", "version 7", "without a tick size"],
+)
+def test_depth_near_the_best_with_and_without_a_tick_size(sizes, bid_depth, ask_depth):
+    columns = ", ".join(
+        f"{side}_{what}_{level}"
+        for side in ("bid", "ask")
+        for level in range(1, 5)
+        for what in ("price", "size")
+    )
+    connection = duckdb.connect()
+    connection.execute(
+        f"""CREATE TABLE v_ticks AS SELECT DATE '2026-05-21' AS date, 51 AS channel,
+        7 AS security_id, 'PETR4' AS symbol, TIMESTAMP '2026-05-21 13:00:00' AS event_time,
+        1 AS sequence_version, 1 AS sequence_number, 1 AS event, true AS trades_continuously, 'valid' AS state, *
+        FROM (VALUES (36.08, 10, 36.05, 20, 36.04, 40, NULL, NULL,
+        36.09, 100, 36.12, 200, 36.13, 400, NULL, NULL)) AS levels({columns})"""
+    )
+    connection.execute(
+        f"""CREATE TABLE v_instruments AS SELECT DATE '2026-05-21' AS date, 51 AS channel,
+        7 AS security_id, * FROM (VALUES ({sizes})) AS ticks(min_price_increment,
+        min_price_increment_v9, min_price_increment_v8, min_price_increment_v7)"""
+    )
+    (row,) = connection.sql(example("depth_near_the_best").sql).fetchall()
+    assert row[-2:] == (bid_depth, ask_depth)
 
 
 def test_the_page_shows_the_files():

@@ -1,5 +1,5 @@
 -- Theoretical prices and imbalances of auctions, in the order of publication.
-WITH told AS (
+WITH published AS (
   SELECT
     date, channel, symbol, sending_time, event, md_update_action,
     md_entry_px AS theoretical_price, md_entry_size AS size, CAST(NULL AS STRING) AS imbalance
@@ -14,5 +14,5 @@ WITH told AS (
 )
 SELECT
   symbol, sending_time, md_update_action AS action, theoretical_price, imbalance, size
-FROM told
+FROM published
 ORDER BY symbol, event, theoretical_price, imbalance, size

@@ -4,7 +4,7 @@ SELECT
   channel,
   coalesce(feed, 'all') AS feed,
   coalesce(closed_by, 'nothing') AS closed_by,
-  count(*) AS holes,
+  count(*) AS gaps,
   sum(last_missing - first_missing + 1) AS packets
 FROM v_gaps
 WHERE security_id IS NULL

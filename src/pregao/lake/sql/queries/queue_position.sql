@@ -5,8 +5,8 @@ SELECT
     WHEN queue_position <= 1 THEN 'first'
     WHEN queue_position <= 3 THEN '2 to 3'
     WHEN queue_position <= 10 THEN '4 to 10'
-    ELSE 'behind 10'
-  END AS place,
+    ELSE 'over 10'
+  END AS position,
   count(*) AS orders,
   sum(CASE WHEN fills > 0 THEN 1 ELSE 0 END) AS filled,
   avg(CASE WHEN fills > 0 THEN 1.0E0 ELSE 0.0E0 END) AS share
@@ -18,6 +18,6 @@ GROUP BY
     WHEN queue_position <= 1 THEN 'first'
     WHEN queue_position <= 3 THEN '2 to 3'
     WHEN queue_position <= 10 THEN '4 to 10'
-    ELSE 'behind 10'
+    ELSE 'over 10'
   END
-ORDER BY symbol, place
+ORDER BY symbol, position

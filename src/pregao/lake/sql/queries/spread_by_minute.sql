@@ -8,7 +8,7 @@ WITH quotes AS (
     trades_continuously AND state = 'valid' AS counts,
     lead(event_time_ns) OVER (
       PARTITION BY date, channel, security_id ORDER BY sequence_version, sequence_number, event
-    ) - event_time_ns AS lasted_ns
+    ) - event_time_ns AS duration_ns
   FROM v_ticks
 )
 SELECT
@@ -17,8 +17,8 @@ SELECT
   count(*) AS quotes,
   min(spread) AS narrowest,
   max(spread) AS widest,
-  sum(CAST(spread AS DOUBLE) * lasted_ns) / sum(lasted_ns) AS spread
+  sum(CAST(spread AS DOUBLE) * duration_ns) / sum(duration_ns) AS spread
 FROM quotes
-WHERE counts AND spread IS NOT NULL AND lasted_ns > 0
+WHERE counts AND spread IS NOT NULL AND duration_ns > 0
 GROUP BY symbol, minute
 ORDER BY symbol, minute
