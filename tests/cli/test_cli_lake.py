@@ -33,7 +33,7 @@ def test_a_file_of_views_opens_in_duckdb(pregao, lake, tmp_path):
     assert ticks > 100
 
 
-def test_statements_for_a_catalogue(pregao, lake):
+def test_statements_for_a_catalog(pregao, lake):
     text = ran(pregao("lake", "ddl", "--lake", lake, "--schema", "b3", "--root", "s3a://x/lake"))
     assert "LOCATION 's3a://x/lake/packets';" in text
     assert "CREATE OR REPLACE VIEW `b3`.`v_packets`" in text

@@ -168,7 +168,7 @@ def views(lake: options.Lake, output: _Output = None, force: _Force = False) -> 
 def ddl(
     lake: options.Lake,
     schema: Annotated[
-        str, typer.Option(metavar="NAME", help="Schema of the tables: b3, or CATALOGUE.b3.")
+        str, typer.Option(metavar="NAME", help="Schema of the tables: b3, or CATALOG.b3.")
     ] = "b3",
     root: Annotated[
         str | None,
@@ -181,10 +181,10 @@ def ddl(
 ) -> None:
     """Write SQL that registers the tables and views in a Spark catalog."""
     from pregao.lake.storage.lake_store import LakeStore
-    from pregao.lake.views.sql import catalogue_ddl
+    from pregao.lake.views.sql import catalog_ddl
 
     _check(output, force)
-    _write(catalogue_ddl(LakeStore(lake), schema, root), output, force)
+    _write(catalog_ddl(LakeStore(lake), schema, root), output, force)
 
 
 def symbol(

@@ -25,7 +25,7 @@ from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.columns import integers
 from pregao.lake.exports.levels import Halt, ladders
 from pregao.lake.exports.lobster import write_lobster
-from pregao.lake.exports.nautilus import InstrumentTerms, catalogue_files
+from pregao.lake.exports.nautilus import InstrumentTerms, catalog_files
 from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow, order_flow
 from pregao.lake.storage.lake_store import LakeStore
 
@@ -246,7 +246,7 @@ def test_a_flow_of_unpriced_orders_alone_is_an_empty_file(acts, halts):
     assert write_lobster(flow, DAY, 3, "UTC", messages, books, halts) == 0
     assert (messages.getvalue(), books.getvalue()) == (b"", b"")
     instrument = SimpleNamespace(symbol="PETR4", security_id=1, date=DAY, channel=51)
-    assert catalogue_files(flow, instrument, InstrumentTerms()) == {}
+    assert catalog_files(flow, instrument, InstrumentTerms()) == {}
 
 
 def test_a_flow_of_one_priced_order_is_a_message():

@@ -35,9 +35,9 @@ print("before", *sorted(row.sequence_number for row in before.collect()))
 text = f"SELECT count(*) AS n FROM delta.`{orders}` VERSION AS OF {last - 2}"
 print("first", session.sql(text).first().n)
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.views.sql import catalogue_ddl
+from pregao.lake.views.sql import catalog_ddl
 
-for statement in catalogue_ddl(LakeStore(place), "registered").split(";\\n"):
+for statement in catalog_ddl(LakeStore(place), "registered").split(";\\n"):
     if statement.strip():
         session.sql(statement)
 text = "SELECT price, CAST(sending_time AS STRING) FROM registered.v_orders ORDER BY 2"

@@ -11,7 +11,7 @@ from pregao.lake.sql.duckdb_script import views_script
 from pregao.lake.sql.spark_tables import connect
 from pregao.lake.views.definitions import TimestampColumn, define_view, view_names
 from pregao.lake.views.polars import scan
-from pregao.lake.views.sql import catalogue_ddl
+from pregao.lake.views.sql import catalog_ddl
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.lake.analytics_support import DATE, analysed, place, rows
 
@@ -194,8 +194,8 @@ def test_any_duckdb_reads_the_file_of_views(lake):
         assert plain.sql(sql).to_arrow_table().to_pylist() == ask(lake, sql).to_pylist(), sql
 
 
-def test_statements_for_a_catalogue_are_sparks(lake, spark):
-    text = catalogue_ddl(lake, "main.b3", "s3a://bucket/lake/")
+def test_statements_for_a_catalog_are_sparks(lake, spark):
+    text = catalog_ddl(lake, "main.b3", "s3a://bucket/lake/")
     parser = spark._jsparkSession.sessionState().sqlParser()
     statements = [part for part in text.split(";\n") if part.strip()]
     assert len(statements) == 1 + 2 * len(lake.table_names())

@@ -9,7 +9,7 @@ from pregao.lake.sql.duckdb_script import views_script
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import define_views
-from pregao.lake.views.sql import SPARK, catalogue_ddl, select_text
+from pregao.lake.views.sql import SPARK, catalog_ddl, select_text
 from tests.lake.lake_support import write_file
 
 HOSTILE = (
@@ -64,7 +64,7 @@ def test_a_script_makes_the_same_views(lake):
 
 
 def test_statements_for_spark_quote_names_and_texts(lake):
-    script = catalogue_ddl(lake)
+    script = catalog_ddl(lake)
     (view,) = define_views(lake, [f"v_{TABLE}"])
     for name in HOSTILE:
         escaped = name.replace("`", "``")

@@ -14,7 +14,7 @@ from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports import databento, hftbacktest
 from pregao.lake.exports.levels import halts_of
 from pregao.lake.exports.lobster import file_names, write_lobster
-from pregao.lake.exports.nautilus import COLUMNS, InstrumentTerms, catalogue_files, terms_of
+from pregao.lake.exports.nautilus import COLUMNS, InstrumentTerms, catalog_files, terms_of
 from pregao.lake.exports.order_events import order_flow
 from pregao.lake.exports.tabular import ending_of, row_file
 from pregao.lake.storage.lake_store import LakeStore
@@ -88,7 +88,7 @@ def files_of(
     else:
         for instrument in instruments:
             terms = _terms(lake, instrument)
-            files = catalogue_files(order_flow(lake, instrument), instrument, terms)
+            files = catalog_files(order_flow(lake, instrument), instrument, terms)
             for name, content in files.items():
                 yield ExportFile(Path(output, name), _writing(content))
 

@@ -156,7 +156,7 @@ def _end(seconds: int | None, day: date | None) -> int:
     return int(seconds) * SECOND if is_valid and seconds is not None else _midnight(day)
 
 
-def catalogue_files(
+def catalog_files(
     flow: OrderFlow, instrument: BookInstrument, terms: InstrumentTerms
 ) -> dict[str, bytes]:
     """Return the files of a catalog by their paths in its folder."""

@@ -42,7 +42,7 @@ _TABLE_FUNCTIONS = frozenset({
     "repeat", "repeat_row", "summary", "unnest",
 })  # fmt: skip
 _READ_TABLES = ("duckdb_", "pragma_", "pg_", "sqlite_")
-_CATALOGUES = frozenset({"information_schema", "pg_catalog"})
+_CATALOGS = frozenset({"information_schema", "pg_catalog"})
 _MAX_EXPLAIN_WORDS = 60
 """Number of tokens (EXPLAIN and its options) within which the explained query must start."""
 
@@ -115,7 +115,7 @@ class Parsed:
             kind = node.get("type")
             if kind in ("SHOW_REF", "BASE_TABLE"):
                 path = [part.lower() for part in node.get("qualified_name", {}).get("path", ())]
-                if node.get("show_type") == "SHOW_SPECIAL" or _CATALOGUES.intersection(path):
+                if node.get("show_type") == "SHOW_SPECIAL" or _CATALOGS.intersection(path):
                     return True
                 if path and path[-1].startswith(_READ_TABLES):
                     return True

@@ -106,7 +106,7 @@ def _join(number: int, lookup: Lookup, dialect: SqlDialect, named: Callable[[str
     return f"\nLEFT JOIN ({inner}) AS lookup_{number} ON {on}"
 
 
-def catalogue_ddl(lake: LakeStore, schema: str = "b3", root: str | None = None) -> str:
+def catalog_ddl(lake: LakeStore, schema: str = "b3", root: str | None = None) -> str:
     """Return DDL for Spark with Delta, Databricks and others that accept its SQL.
 
     ``schema`` is the target schema (``b3``, or ``main.b3`` with a catalog); ``root`` is the URI by
