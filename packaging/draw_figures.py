@@ -1,4 +1,4 @@
-"""Draws the figures of the concepts: ``python packaging/draw_figures.py`` writes docs/figures."""
+"""Draw the figures of the concepts: ``python packaging/draw_figures.py`` writes docs/figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILLS = {TEAL: "#e2f3f0", RED: "#fbe7e5", BLUE: "#e5eefc", AMBER: "#faf0dc", LIN
 
 
 class Figure:
-    """Boxes, arrows and words on paper."""
+    """An SVG figure of boxes, arrows and text."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.name = title
@@ -36,7 +36,7 @@ class Figure:
         colour: str = LINE,
         small: str = "",
     ) -> None:
-        """A box with words, and smaller ones below them."""
+        """Add a box with text, and a smaller line below it."""
         self.parts.append(
             f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6" fill="{FILLS[colour]}" '
             f'stroke="{colour}" stroke-width="1.4"/>'
@@ -50,7 +50,7 @@ class Figure:
         self, x: float, y: float, words: str, colour: str = MUTED, anchor: str = "start",
         size: int = 14, bold: bool = False,
     ) -> None:  # fmt: skip
-        """Words at a place."""
+        """Add text at a position."""
         weight = ' font-weight="600"' if bold else ""
         self.parts.append(
             f'<text x="{x}" y="{y}" fill="{colour}" text-anchor="{anchor}" '
@@ -60,7 +60,7 @@ class Figure:
     def arrow(
         self, x: float, y: float, to_x: float, to_y: float, words: str = "", colour: str = LINE
     ) -> None:
-        """An arrow, with words above its middle."""
+        """Add an arrow, with text above its middle."""
         self.parts.append(
             f'<line x1="{x}" y1="{y}" x2="{to_x}" y2="{to_y}" stroke="{colour}" '
             'stroke-width="1.6" marker-end="url(#tip)"/>'
@@ -69,20 +69,20 @@ class Figure:
             self.text((x + to_x) / 2, (y + to_y) / 2 - 7, words, MUTED, "middle", 12)
 
     def line(self, x: float, y: float, to_x: float, to_y: float, colour: str = LINE) -> None:
-        """A line."""
+        """Add a line."""
         self.parts.append(
             f'<line x1="{x}" y1="{y}" x2="{to_x}" y2="{to_y}" stroke="{colour}" '
             'stroke-width="1.4"/>'
         )
 
     def svg(self) -> str:
-        """The figure as text."""
+        """Return the figure as SVG text."""
         return "\n".join([*self.parts, "</svg>"]) + "\n"
 
 
 def streams() -> Figure:
-    """A channel's streams."""
-    made = Figure(860, 300, "A channel's three streams, the incremental one on two feeds")
+    """Draw the streams of a channel."""
+    made = Figure(860, 300, "The three streams of a channel; the incremental stream is on two feeds")
     made.box(20, 100, 130, 90, "Exchange", BLUE, "channel 51")
     rows = (
         (30, "incremental, feed A", TEAL, ("41", "42", "43", "44", "45", "46")),
@@ -96,12 +96,12 @@ def streams() -> Figure:
         for at, number in enumerate(numbers):
             made.box(385 + 52 * at, y, 42, 34, number, colour)
         made.arrow(385 + 52 * 6, y + 17, 735, y + 17)
-    made.box(740, 100, 100, 90, "Reader", BLUE, "A and B: one")
+    made.box(740, 100, 100, 90, "Reader", BLUE, "merges A and B")
     return made
 
 
 def recovery() -> Figure:
-    """A gap and how it is closed."""
+    """Draw a gap and how it is closed."""
     made = Figure(860, 330, "How a gap is closed: by the other feed, by rptSeq, or by a snapshot")
     for at, number in enumerate(("41", "42", "–", "44", "45", "46", "47", "48")):
         made.box(120 + 88 * at, 30, 62, 36, number, RED if number == "–" else TEAL)
@@ -111,7 +111,7 @@ def recovery() -> Figure:
     made.text(327, 88, "43 is lost on both feeds", RED, "middle", 12)
     states = (
         ("PETR4", (("valid", TEAL, 2), ("unconfirmed", AMBER, 2), ("valid", TEAL, 4))),
-        ("VALE3", (("valid", TEAL, 2), ("unconf.", AMBER, 1), ("stale: its messages wait", RED, 3),
+        ("VALE3", (("valid", TEAL, 2), ("unconf.", AMBER, 1), ("stale: messages queued", RED, 3),
                    ("valid", TEAL, 2))),
     )  # fmt: skip
     for row, (name, spans) in enumerate(states):
@@ -121,18 +121,18 @@ def recovery() -> Figure:
             width = 88 * count - 6
             made.box(x, y, width, 36, words, colour)
             x += 88 * count
-    made.text(472, 180, "45 continues its rptSeq: nothing of it was lost", MUTED, "middle", 12)
+    made.text(472, 180, "45 continues its rptSeq: none of its messages was lost", MUTED, "middle", 12)
     made.arrow(648, 300, 648, 250)
-    made.text(648, 318, "a snapshot as of 46 heals it, then 47 and 48 follow", MUTED, "middle", 12)
+    made.text(648, 318, "a snapshot as of 46 heals it, then 47 and 48 are applied", MUTED, "middle", 12)
     return made
 
 
 def books() -> Figure:
-    """Places in a book, told and derived."""
-    made = Figure(860, 330, "The same bids told by position, and by price and priority")
+    """Draw positions in a book, published and derived."""
+    made = Figure(860, 330, "The same bids by position, and by price and priority")
     for x, title, heads in (
-        (30, "below version 15: the message tells the position", ("position", "price", "order")),
-        (450, "from version 15 on: price, then the smaller number", ("price", "number", "")),
+        (30, "below version 15: the message has the position", ("position", "price", "order")),
+        (450, "from version 15: price, then the lower number", ("price", "number", "")),
     ):
         made.text(x, 34, title, INK, bold=True)
         for at, head in enumerate(heads):
@@ -151,16 +151,16 @@ def books() -> Figure:
         made.box(260, y, 110, 40, number, colour)
         made.box(450, y, 110, 40, price, colour)
         made.box(575, y, 110, 40, number, colour)
-        words = {"MOA": "no price: first", "new": "later, so behind 12"}.get(note, "")
+        words = {"MOA": "no price: first", "new": "higher number: after 12"}.get(note, "")
         made.text(700, y + 25, words, MUTED, size=12)
-    made.text(30, 306, "an insertion at 3 moves what was at 3 to 4", MUTED, size=12)
-    made.text(450, 306, "the place follows, nothing is moved", MUTED, size=12)
+    made.text(30, 306, "an insertion at 3 moves the order at 3 to 4", MUTED, size=12)
+    made.text(450, 306, "the position is derived; no order moves", MUTED, size=12)
     return made
 
 
 def events() -> Figure:
-    """The messages of one event."""
-    made = Figure(860, 250, "One event: an order comes in and trades with two that rest")
+    """Draw the messages of one event."""
+    made = Figure(860, 250, "One event: an incoming order trades with two resting orders")
     names = (
         ("Execution", "Summary 55", BLUE), ("Trade 53", "100 at 36.08", TEAL),
         ("Trade 53", "200 at 36.09", TEAL), ("Delete 51", "the first order", RED),
@@ -173,16 +173,16 @@ def events() -> Figure:
     made.line(836, 45, 836, 60)
     made.text(428, 35, "one event", INK, "middle", bold=True)
     made.arrow(773, 180, 773, 136)
-    made.text(836, 200, "EndOfEvent: now the book is as everybody sees it", MUTED, "end", 12)
-    made.text(20, 200, "in between it may look crossed or too deep", MUTED, size=12)
-    made.text(20, 225, "the messages may be in several packets, and about several instruments",
+    made.text(836, 200, "EndOfEvent: the book is consistent again", MUTED, "end", 12)
+    made.text(20, 200, "before EndOfEvent the book may be crossed or too deep", MUTED, size=12)
+    made.text(20, 225, "the messages may span several packets and several instruments",
               MUTED, size=12)  # fmt: skip
     return made
 
 
 def auctions() -> Figure:
-    """The phases of a day."""
-    made = Figure(860, 270, "The phases of a group over the day")
+    """Draw the phases of a day."""
+    made = Figure(860, 270, "The phases of a security group during a day")
     spans = (("closed", LINE, 90), ("opening call", AMBER, 150), ("open", TEAL, 200),
              ("auction", AMBER, 90), ("open", TEAL, 130), ("closing call", AMBER, 120),
              ("closed", LINE, 60))  # fmt: skip
@@ -191,21 +191,21 @@ def auctions() -> Figure:
         made.box(x, 60, width - 6, 50, words, colour)
         x += width
     made.text(102, 45, "the book crosses", MUTED, size=12)
-    made.text(350, 45, "orders trade at once", MUTED, "middle", 12)
-    made.text(495, 45, "outside its band", MUTED, "middle", 12)
+    made.text(350, 45, "orders trade immediately", MUTED, "middle", 12)
+    made.text(495, 45, "price outside the band", MUTED, "middle", 12)
     made.arrow(247, 165, 247, 114)
     made.text(247, 183, "all trade at one price; no aggressor", MUTED, "middle", 12)
     made.text(
-        105, 215, "meanwhile: TheoreticalOpeningPrice 16, AuctionImbalance 19", MUTED, size=12
+        105, 215, "during the call: TheoreticalOpeningPrice 16, AuctionImbalance 19", MUTED, size=12
     )
-    made.text(105, 240, "spreads and mid prices mean something only in the green spans", MUTED,
+    made.text(105, 240, "spreads and mid prices are meaningful only in the green phases", MUTED,
               size=12)  # fmt: skip
     return made
 
 
 def sessions() -> Figure:
-    """A session of order entry."""
-    made = Figure(860, 420, "A session: negotiated once, established as often as need be")
+    """Draw an order entry session."""
+    made = Figure(860, 420, "A session: negotiated once, established once per connection")
     for x, name in ((120, "client"), (740, "gateway")):
         made.box(x - 60, 16, 120, 36, name, BLUE)
         made.line(x, 52, x, 405)
@@ -213,7 +213,7 @@ def sessions() -> Figure:
         (1, "Negotiate (a higher sessionVerID)"), (0, "NegotiateResponse"),
         (1, "Establish (next number, keep-alive)"), (0, "EstablishAck"),
         (1, "SimpleNewOrder, number 1"), (0, "ExecutionReport_New, number 1"),
-        (0, "ExecutionReport_Trade, number 2"), (1, "Sequence (nothing to say)"),
+        (0, "ExecutionReport_Trade, number 2"), (1, "Sequence (heartbeat)"),
         (1, "RetransmitRequest, from 2"), (0, "Retransmission, ExecutionReport_Trade"),
     )  # fmt: skip
     for at, (outwards, words) in enumerate(steps):
@@ -223,7 +223,7 @@ def sessions() -> Figure:
 
 
 def times() -> Figure:
-    """Where the times are taken."""
+    """Draw where the times are taken."""
     made = Figure(860, 300, "Where the times T1 to T11 are taken")
     made.box(20, 110, 110, 70, "Client", BLUE)
     made.box(230, 110, 120, 70, "Gateway", TEAL)
@@ -243,8 +243,8 @@ def times() -> Figure:
         made.text(x, y, words, MUTED, "middle" if x < 100 else "start", 12)
     made.arrow(775, 184, 775, 236)
     made.box(700, 240, 150, 40, "your capture", BLUE)
-    made.text(20, 250, "T1 is the client's clock, the capture has its own;", MUTED, size=12)
-    made.text(20, 270, "all others are the exchange's", MUTED, size=12)
+    made.text(20, 250, "T1 is from the client's clock, the capture time from the capturing host's;", MUTED, size=12)
+    made.text(20, 270, "all others are from the exchange's clock", MUTED, size=12)
     return made
 
 

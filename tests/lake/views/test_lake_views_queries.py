@@ -98,8 +98,8 @@ def test_depth_near_the_best_with_and_without_a_tick_size(sizes, bid_depth, ask_
     connection.execute(
         f"""CREATE TABLE v_ticks AS SELECT DATE '2026-05-21' AS date, 51 AS channel,
         7 AS security_id, 'PETR4' AS symbol, TIMESTAMP '2026-05-21 13:00:00' AS event_time,
-        1 AS sequence_version, 1 AS sequence_number, 1 AS event, true AS trades_continuously, 'valid' AS state, *
-        FROM (VALUES (36.08, 10, 36.05, 20, 36.04, 40, NULL, NULL,
+        1 AS sequence_version, 1 AS sequence_number, 1 AS event, true AS trades_continuously,
+        'valid' AS state, * FROM (VALUES (36.08, 10, 36.05, 20, 36.04, 40, NULL, NULL,
         36.09, 100, 36.12, 200, 36.13, 400, NULL, NULL)) AS levels({columns})"""
     )
     connection.execute(
