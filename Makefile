@@ -1,4 +1,4 @@
-# Every target makes its own environment in .venv from the lock file.
+# Every target creates its environment in .venv from the lock file.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test quick days fuzz check bench compare docs package clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12 …")'
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Choose another with: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -15,8 +15,8 @@ $(STAMP): requirements.lock pyproject.toml
 
 env: $(STAMP)
 
-# Programs that read our exports, in an environment of their own: they need another numpy. Where
-# they cannot be installed the tests of exports leave them out, and say so.
+# Programs that read our exports, in a separate environment because they need another numpy. If
+# they cannot be installed, the tests of exports skip them with a message.
 CONSUMERS := .venv-consumers
 CONSUMERS_STAMP := $(CONSUMERS)/.installed
 
@@ -29,21 +29,21 @@ $(CONSUMERS_STAMP): requirements-consumers.lock
 demo: $(STAMP)
 	$(BIN)/pregao demo
 
-# Three processes for two cores where memory allows: a third of the time a test waits for something.
+# Three processes on two cores if memory allows: tests wait for a third of their time.
 test: $(STAMP) $(CONSUMERS_STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-# What a change breaks first, without Java: two minutes.
+# The fast tests, without Java; two minutes.
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark and not slow"
 
-# A thousand small days over bad lines: every trusted book is compared with the exchange's, and the
-# pump with the plain machine.
+# A thousand small days with lost, duplicated and reordered packets: compares every book called valid
+# or empty with the exchange's, and the fast path with the Python channel.
 days: $(STAMP)
 	PREGAO_CHANNEL_DAYS=1000 $(BIN)/python -m pytest -n 2 tests/feed/test_feed_channel_days.py \
 		tests/feed/test_feed_fastpath.py
 
-# Damaged bytes for kernels, with every access to an array checked; the code has its own cache.
+# Runs the kernels on damaged bytes with bounds checks; these kernels have their own cache.
 fuzz: $(STAMP)
 	NUMBA_BOUNDSCHECK=1 PREGAO_FUZZ_CASES=$${PREGAO_FUZZ_CASES:-2000} $(BIN)/python -m pytest \
 		tests/fuzzing
@@ -53,11 +53,11 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The documents as a site, in site/index.html; a link that leads nowhere fails it.
+# Builds the site in site/index.html; a broken link is an error.
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Builds the wheel and the source distribution, and tries them in fresh environments.
+# Builds the wheel and the source distribution, and tests them in fresh environments.
 package: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
@@ -66,7 +66,7 @@ package: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m bench
 
-# Twelve rates of this checkout beside those of a commit, in alternation: make compare BASE=HEAD~3
+# Compares twelve rates of this checkout and a commit, in alternation: make compare BASE=HEAD~3
 BASE ?= HEAD
 compare: $(STAMP)
 	$(BIN)/python -m bench.compare $(BASE)

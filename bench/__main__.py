@@ -1,4 +1,4 @@
-"""Runs the measurements, prints them side by side and writes bench/results.json."""
+"""Run the benchmarks, print their rows and write bench/results.json."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def main() -> None:
         "cores": os.cpu_count(),
     }
     results = Path(__file__).with_name("results.json")
-    told = [row.json() for row in rows]
-    if results.exists():  # what was not measured now stays as it was
+    written = [row.json() for row in rows]
+    if results.exists():  # sections that were not measured keep their rows
         before = json.loads(results.read_text())["rows"]
-        told += [row for row in before if row["section"] not in chosen]
-    told.sort(key=lambda row: SECTIONS.index(row["section"]))
-    text = json.dumps({"machine": machine, "rows": told}, indent=1, ensure_ascii=False)
+        written += [row for row in before if row["section"] not in chosen]
+    written.sort(key=lambda row: SECTIONS.index(row["section"]))
+    text = json.dumps({"machine": machine, "rows": written}, indent=1, ensure_ascii=False)
     results.write_text(text + "\n")
     print(f"\nwritten to {results.name}")
 

@@ -1,4 +1,4 @@
-// The yardstick: a book by price in std::map, its orders in std::unordered_map.
+// Reference implementation: a book by price in std::map, its orders in std::unordered_map.
 #include <cstdint>
 #include <map>
 #include <unordered_map>

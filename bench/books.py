@@ -1,4 +1,4 @@
-"""Books: the kernel beside a Python book and a C++ one, the lake's books, one book at a moment."""
+"""Books: the kernel against Python and C++ books, books of a lake, one book at a time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run() -> Iterator[Row]:
 
 
 def order_flow(depth: int) -> tuple[UpdateRows, int]:
-    """A book so many orders deep on each side, then orders that come and go near its top."""
+    """Return updates that fill a book ``depth`` orders deep and then change it near the top."""
     rng = random.Random(1)
     rows = UpdateRows.empty(2 * depth + EVENTS)
     middle, number, at = 1_000_000, 1, 0
@@ -52,9 +52,9 @@ def order_flow(depth: int) -> tuple[UpdateRows, int]:
         rows.previous[at] = previous
         at += 1
 
-    for place in range(depth):
+    for index in range(depth):
         for side in (0, 1):
-            away = place // 5 + 1
+            away = index // 5 + 1
             order = (number, middle + (away if side else -away), 100)
             put(NEW, side, order)
             if away <= 10:
@@ -116,7 +116,7 @@ def kernels() -> Iterator[Row]:
 
 
 def replayed(rows: UpdateRows, start: int, levels: int) -> float:
-    """How long the events behind a start take."""
+    """Return the seconds that the events from ``start`` on take."""
     replay = Replay(BookKind.PRIORITY, levels)
     list(replay.stream(rows[:start], finish=True))
     began = time.perf_counter()
@@ -128,7 +128,7 @@ def replayed(rows: UpdateRows, start: int, levels: int) -> float:
 
 
 def python_book(rows: UpdateRows) -> int:
-    """What a script would do, with a well-kept sorted container."""
+    """Replay in Python with a sorted container; return a checksum of the best prices."""
     sides: tuple[Any, Any] = (SortedDict(), SortedDict())
     orders: dict[int, tuple[int, int, int]] = {}
     total = 0
@@ -155,7 +155,7 @@ def python_book(rows: UpdateRows) -> int:
 
 
 def cpp_book(rows: UpdateRows) -> Callable[[], int] | None:
-    """The C++ yardstick, compiled here; None without a compiler."""
+    """Compile the C++ book; return None without a compiler."""
     compiler = next(
         (found for name in ("c++", "g++", "clang++") if (found := shutil.which(name))), None
     )
@@ -186,7 +186,7 @@ def cpp_book(rows: UpdateRows) -> Callable[[], int] | None:
 
 
 def in_the_lake(folder: Path) -> Iterator[Row]:
-    """A whole day's captures, both feeds, to ticks, checkpoints and the audit."""
+    """Build ticks, checkpoints and the audit of a whole day, both feeds."""
     day = days.simulated_day()
     lake = str(folder / "lake")
     spark = spark_session("local[2]")
@@ -196,7 +196,7 @@ def in_the_lake(folder: Path) -> Iterator[Row]:
         (10, "ten-level ticks, checkpoints, audit", "≥ 1.6"),
         (1, "the same with top of book only", "≥ 2"),
     ):
-        # Built again with other settings each time; the first is to warm up.
+        # Each build has other settings, so that it runs; the first warms up.
         built = [
             build_books(
                 lake,
@@ -221,19 +221,17 @@ def in_the_lake(folder: Path) -> Iterator[Row]:
 
 
 def one_book(day: Path, lake: str) -> Iterator[Row]:
-    """The command that prints one book, from its start to its end, at moments all over the day."""
+    """Time the whole command `pregao book` at times across the day."""
     summary = json.loads((day / "truth" / "summary.json").read_text(encoding="utf-8"))
     symbol = summary["instruments"][1]["symbol"]
     longest = 0.0
-    for moment in ("13:07:11.123456789", "15:30:00", "17:59:59.5", "19:45:00.000000001"):
-        at = f"{summary['settings']['trade_date']}T{moment}"
+    for time_text in ("13:07:11.123456789", "15:30:00", "17:59:59.5", "19:45:00.000000001"):
+        at = f"{summary['settings']['trade_date']}T{time_text}"
         command = [sys.executable, "-m", "pregao", "book", symbol, "--lake", lake, "--at", at]
         seconds = best(
             lambda: subprocess.run(command, check=True, capture_output=True),  # noqa: B023
             seconds=0,
-            least=2,
+            min_runs=2,
         )
         longest = max(longest, seconds)
-    yield Row(
-        SECTION, f"pregao book {symbol} --at, the slowest of four moments", longest, "s", "≤ 1.5"
-    )
+    yield Row(SECTION, f"pregao book {symbol} --at, slowest of four times", longest, "s", "≤ 1.5")

@@ -1,8 +1,8 @@
-"""Two commits side by side: `python -m bench.compare BASE [ROW …]` prints what the change costs.
+"""Compare two commits: `python -m bench.compare BASE [ROW …]` prints the rates of both.
 
-Each of the twelve rows of `bench.rows` runs in a process of its own, in alternation on a checkout
-of BASE and on this one, so that a change of the machine's speed meets both. The best of several
-runs counts; a row passes where this checkout reaches 0.95 of BASE.
+Each of the twelve rows of `bench.rows` runs in its own process, alternating between a checkout of
+BASE and this one, so that changes of the machine's speed affect both. The best of several runs
+counts; a row passes if this checkout reaches 0.95 of BASE.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PASSES = 0.95
 
 
 def measured(checkout: Path, row: str) -> float:
-    """Run one row on a checkout, by its own `bench.rows` where it has one."""
+    """Run one row on a checkout, with its own `bench.rows` if it has one."""
     bench = checkout if (checkout / "bench" / "rows.py").exists() else ROOT
     environment = {**os.environ, "PYTHONPATH": f"{checkout / 'src'}{os.pathsep}{bench}"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Simulated days to measure with: made once, kept where PREGAO_BENCH_DIR says."""
+"""Simulated days for the benchmarks, kept in the folder PREGAO_BENCH_DIR."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pregao.cli.simulate.command import simulate
 from pregao.umdf.layout import SENDING_TIME_AT, SEQUENCE_NUMBER_AT
 
 MESSAGES = int(os.environ.get("PREGAO_BENCH_MESSAGES", "10_000_000"))
-"""Of the simulated day; so many make an incremental capture of about 1 GB."""
+"""Messages of the simulated day; the default gives an incremental capture of about 1 GB."""
 _RECORD_BYTES = 16
 _SECONDS = 8 * 3600
 
 
 def folder() -> Path:
-    """Where what takes long to make is kept."""
+    """Return the folder of inputs that take long to create."""
     named = os.environ.get("PREGAO_BENCH_DIR")
     found = Path(named) if named else Path(tempfile.gettempdir()) / "pregao-bench"
     found.mkdir(parents=True, exist_ok=True)
@@ -27,25 +27,25 @@ def folder() -> Path:
 
 
 def simulated_day() -> Path:
-    """The captures of a day of so many messages, with the truth about it."""
-    place = folder() / f"day-{MESSAGES}"
-    if not (place / "truth" / "summary.json").exists():
-        print(f"  simulating a day of {MESSAGES:,} messages into {place.name} …", flush=True)
-        simulate(output=place, messages=MESSAGES, duration=f"{_SECONDS}s", quiet=True, force=True)
-    return place
+    """Return the folder of a day of `MESSAGES` messages, with its ground truth."""
+    path = folder() / f"day-{MESSAGES}"
+    if not (path / "truth" / "summary.json").exists():
+        print(f"  simulating a day of {MESSAGES:,} messages into {path.name} …", flush=True)
+        simulate(output=path, messages=MESSAGES, duration=f"{_SECONDS}s", quiet=True, force=True)
+    return path
 
 
 def one_feed() -> Path:
-    """The largest incremental capture of the day."""
-    return max(simulated_day().glob("*_Incremental_A.pcap"), key=lambda path: path.stat().st_size)
+    """Return the largest incremental capture of the day."""
+    return max(simulated_day().glob("*_Incremental_A.pcap"), key=lambda each: each.stat().st_size)
 
 
 def repeated(capture: Path, times: int) -> Path:
-    """The same capture several times over, each with later times and numbers."""
-    place = folder() / f"{capture.stem}-{MESSAGES}-{times}.pcap"
-    if place.exists():
-        return place
-    making = place.with_suffix(".making")
+    """Return the capture repeated, each repetition with later times and sequence numbers."""
+    path = folder() / f"{capture.stem}-{MESSAGES}-{times}.pcap"
+    if path.exists():
+        return path
+    making = path.with_suffix(".making")
     with making.open("wb") as out:
         out.write(capture.read_bytes()[:24])
         last = 0
@@ -61,7 +61,7 @@ def repeated(capture: Path, times: int) -> Path:
                 size = int(records[-1]) + _RECORD_BYTES + int(_word(data, records[-1:], 8)[0])
                 seconds = _word(data, records, 0) + turn * _SECONDS
                 _put(data, records, 0, seconds, 4)
-                # Ethernet, IPv4 and UDP headers stand between a record and its payload.
+                # Ethernet, IPv4 and UDP headers are between a record header and its payload.
                 at = records + _RECORD_BYTES + 42
                 numbers = _word(data, at, SEQUENCE_NUMBER_AT)
                 highest = max(highest, int(numbers.max()))
@@ -70,8 +70,8 @@ def repeated(capture: Path, times: int) -> Path:
                 _put(data, at, SENDING_TIME_AT, times_ns, 8)
                 out.write(data[:size].tobytes())
             last += highest
-    making.rename(place)
-    return place
+    making.rename(path)
+    return path
 
 
 def _word(data: np.ndarray, records: np.ndarray, at: int, size: int = 4) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Decoding: columns against C, the mixed stream, the packet walk, the tool, the codec."""
+"""Decoding: columns against C, a mixed stream, the packet walk, `pregao decode`, the codec."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def columns() -> Iterator[Row]:
 
 
 def struct_loop(raw: bytes, stride: int) -> float:
-    """What a script would do: unpack each order into a tuple, nulls and scales left undone."""
+    """Return the rate of a Python loop that unpacks orders, without nulls and scales."""
     layout = struct.Struct("<QBBcxqq4xIQQIQq")
     count = 200_000
 
@@ -80,11 +80,11 @@ def struct_loop(raw: bytes, stride: int) -> float:
 
 
 ORDERS = ("SimpleNewOrder", "NewOrderSingle", "ExecutionReport_New", "ExecutionReport_Trade")
-"""The messages of EntryPoint that most orders are made of."""
+"""The most frequent EntryPoint messages."""
 
 
 def codec() -> Iterator[Row]:
-    """The message codec: named values both ways, and numbers on the wire both ways."""
+    """Time the message codec: named values and wire integers, decode and encode."""
     yield from named_values("message codec", SchemaCodec(bundled("umdf", 16)), "Order_MBO_50")
     schema = SchemaCodec(bundled("entrypoint"))
     for name in ORDERS:
@@ -93,7 +93,7 @@ def codec() -> Iterator[Row]:
 
 
 def one_by_one(function: Callable[..., Any], *arguments: Iterable[Any]) -> None:
-    """Call it for each, and keep nothing: many results at once would measure the collector."""
+    """Call the function for each item and discard the results, so as not to time the collector."""
     deque(map(function, *arguments), maxlen=0)
 
 
@@ -108,7 +108,7 @@ def named_values(label: str, codec: SchemaCodec, name: str) -> Iterator[Row]:
 
 
 def numbers(label: str, codec: SchemaCodec, name: str) -> Iterator[Row]:
-    """All the fields that these messages have, prices as integers, as a gateway wants them."""
+    """Time all fields of these messages with prices as integers, as a gateway uses them."""
     message = codec.schema.by_name[name]
     given = traffic.plain_orders(message, 1)[0]
     fields = [
@@ -132,7 +132,7 @@ def numbers(label: str, codec: SchemaCodec, name: str) -> Iterator[Row]:
 
 
 class Decoding:
-    """Every packet's key and every message's columns, block by block."""
+    """Decode the keys of packets and the columns of messages, block by block."""
 
     def __init__(self) -> None:
         self._decoder = BulkDecoder()
@@ -165,7 +165,7 @@ def mixed(capture: Path) -> Iterator[Row]:
     seconds = best(lambda: decode(blocks), seconds=3)
     yield Row(
         SECTION,
-        f"  the same where nothing is in the caches ({count:,} messages)",
+        f"  the same with cold caches ({count:,} messages)",
         count / seconds / 1e6,
         "M messages/s",
     )
@@ -217,7 +217,7 @@ def tshark(folder: Path) -> Iterator[Row]:
             capture_output=True,
         ),
         seconds=2,
-        least=2,
+        min_runs=2,
     )
     yield Row(
         SECTION,

@@ -1,4 +1,4 @@
-/* The yardstick for FAST: messages of the template Refresh to columns, by hand. */
+/* Reference implementation for FAST: messages of the template Refresh to columns, by hand. */
 #include <stdint.h>
 
 #define COLUMNS 64

@@ -1,4 +1,4 @@
-"""FAST: the kernel against C, Arrow columns, and one message at a time against a plain decoder."""
+"""FAST: the kernel against C, Arrow columns, and the codec against an interpreting decoder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run() -> Iterator[Row]:
 
 
 def message(rng: random.Random, number: int) -> dict[str, Any]:
-    """An incremental message: mostly one change of a book, now and then several."""
+    """Return an incremental message with one book update, or sometimes three."""
     entries = []
     for index in range(rng.choice([1] * 9 + [3])):
         entry: dict[str, Any] = {
@@ -89,7 +89,7 @@ def bulk(templates: Any, messages: list[bytes]) -> Iterator[Row]:
 
 
 def in_c(buffer: Any, positions: Any, ends: Any) -> Callable[[], int] | None:
-    """The same work by hand in C, or None without a C compiler."""
+    """Return a C function that does the kernel's work, or None without a C compiler."""
     library = native.compiled("fast.c")
     if library is None:
         return None
@@ -129,7 +129,7 @@ def one_at_a_time(
     plain = PlainDecoder(templates, reset_each_message=True)
     seconds = best(lambda: [decoder.decode(each) for each in messages])
     yield Row(SECTION, "message codec, decode", count / seconds / 1e3, "k messages/s", "≥ 100")
-    slow = best(lambda: [plain.decode(each) for each in messages], least=2)
+    slow = best(lambda: [plain.decode(each) for each in messages], min_runs=2)
     yield Row(SECTION, "  a plain interpreter in Python", count / slow / 1e3, "k messages/s")
     seconds = best(lambda: [encoder.encode("Refresh", each) for each in values])
     yield Row(SECTION, "message codec, encode", count / seconds / 1e3, "k messages/s", "≥ 90")

@@ -1,7 +1,7 @@
-"""A channel followed live without sockets: by the plain machine, and by the pump.
+"""A channel followed without sockets: by `Channel` in Python, and by the fast path.
 
-The pump is measured with the whole day in memory, in batches of one packet and of many. What is
-measured as *compiled call* is the kernel alone; *with events* turns all that it tells into objects.
+The fast path is measured with the whole day in memory, in batches of one packet and of many.
+*Compiled call* is the kernel alone; *with events* includes the event objects.
 """
 
 from __future__ import annotations
@@ -53,26 +53,26 @@ def run() -> Iterator[Row]:
         yield Row(
             SECTION, f"a channel followed in plain Python, {what}", rate, "kpackets/s", target
         )
-    yield from pumped(sent)
+    yield from fast_path(sent)
     yield from memory()
 
 
-def pumped(sent: Datagrams) -> Iterator[Row]:
+def fast_path(sent: Datagrams) -> Iterator[Row]:
     batch = batch_of(sent)
     for size, target in ((1, "≤ 2"), (16, ""), (1024, "≤ 0.2")):
-        found = min(pump(batch, size) for _ in range(3))
-        what = f"the pump, {size} packet{'s' * (size > 1)} at once, a packet"
+        found = min(fast_path_times(batch, size) for _ in range(3))
+        what = f"fast path, batches of {size}, per packet"
         yield Row(SECTION, f"{what}, compiled call", found[0], "µs", target)
         yield Row(SECTION, f"{what}, as called from Python", found[1], "µs")
     for size in (1, 1024):
-        seconds = best(partial(pump_with_events, batch, size))
+        seconds = best(partial(follow_with_events, batch, size))
         rate = len(sent) / seconds / 1000
-        what = f"a channel followed by the pump, {size} at once, with events"
+        what = f"a channel followed by the fast path, batches of {size}, with events"
         yield Row(SECTION, what, rate, "kpackets/s")
 
 
 def batch_of(sent: Datagrams) -> Batch:
-    """All datagrams as a receiver gives them, on one line."""
+    """Return all datagrams as a receiver returns them, on one line."""
     length = np.array([len(payload) for _, payload in sent], np.int32)
     buffer = np.frombuffer(
         bytearray(b"".join(payload for _, payload in sent) + bytes(64)), np.uint8
@@ -89,22 +89,22 @@ def new_channel(first_ns: int) -> FastChannel:
     return channel
 
 
-def pump(batch: Batch, size: int) -> tuple[float, float]:
-    """Microseconds a packet of the second half of a day: in the kernel, and in all."""
+def fast_path_times(batch: Batch, size: int) -> tuple[float, float]:
+    """Return the µs per packet of the second half of a day: in the kernel, and in total."""
     count = len(batch.offset)
     half = count // 2
     channel = new_channel(int(batch.time_ns[0]))
     channel.enable_events(enabled=False)
     channel.receive_many(batch, 0, half)
     inner = channel._driver
-    run, spent, taken = inner.run, 0.0, 0
+    run, spent, packets = inner.run, 0.0, 0
 
     def timed(datagrams: Batch, first: int, last: int) -> int:
-        nonlocal spent, taken
+        nonlocal spent, packets
         start = time.perf_counter()
         stopped = run(datagrams, first, last)
         spent += time.perf_counter() - start
-        taken += stopped - first
+        packets += stopped - first
         return stopped
 
     start = time.perf_counter()
@@ -121,12 +121,12 @@ def pump(batch: Batch, size: int) -> tuple[float, float]:
     for at in range(half, count, size):
         channel.receive_many(batch, at, min(at + size, count))
     if channel.counters.gaps or channel.fast_path_packets != before or before < 0.8 * count:
-        raise RuntimeError("the day was not followed by the pump")
-    return spent / taken * 1e6, whole / (count - half) * 1e6
+        raise RuntimeError("the day was not followed by the fast path")
+    return spent / packets * 1e6, whole / (count - half) * 1e6
 
 
 def memory() -> Iterator[Row]:
-    """What following a whole long day takes, at its tenth part and at its end."""
+    """Measure the memory for following a whole day, after a tenth of it and at its end."""
     capture = one_feed()
     channel = FastChannel(ChannelSettings(int(capture.name[:3]), ("A",), from_the_start=True))
     channel.enable_events(enabled=False)
@@ -142,21 +142,21 @@ def memory() -> Iterator[Row]:
             channel.receive_many(batch, at, min(at + 1024, len(block)))
             channel.catch_up(1024)
         if not early and int(block.position[-1]) > size // 10:
-            early = resident()
+            early = rss_mb()
     if channel.counters.gaps:
         raise RuntimeError("the day was not followed to its end")
     what = f"memory with {channel.counters.delivered / 1e6:.1f} M packets of a day followed"
     yield Row(SECTION, f"{what}, after a tenth", early, "MB")
-    yield Row(SECTION, f"{what}, at the end", resident(), "MB")
+    yield Row(SECTION, f"{what}, at the end", rss_mb(), "MB")
 
 
-def resident() -> float:
-    """Megabytes of memory that this process has."""
+def rss_mb() -> float:
+    """Return the resident memory of this process in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def pump_with_events(batch: Batch, size: int) -> None:
+def follow_with_events(batch: Batch, size: int) -> None:
     channel = new_channel(int(batch.time_ns[0]))
     count = len(batch.offset)
     for at in range(0, count, size):
@@ -167,7 +167,7 @@ def pump_with_events(batch: Batch, size: int) -> None:
 
 
 def follow(sent: Datagrams, feeds: str) -> None:
-    """Follow a day from its first packet on; each feed brings every packet."""
+    """Follow a day from its first packet; every feed delivers every packet."""
     channel = Channel(ChannelSettings(CHANNEL, from_the_start=True))
     channel.start(sent[0][0])
     for count, (time_ns, payload) in enumerate(sent):

@@ -1,4 +1,4 @@
-"""A market that looks like the real one: the simulated flow of orders beside a measured one."""
+"""Simulated order flow: its statistics next to those measured on a real channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway: orders over TCP through journal and engine to reports, apart from their client."""
+"""The gateway: orders over TCP through journal and engine to reports, in a separate process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REPLAYED = 1_000_000
 PACED_RATE = 2_000
 PACED_SECONDS = 8
 _CODEC = SchemaCodec(bundled("entrypoint", VERSION))
-_LAST = 301  # SecurityDefinitionResponse answers the request that ends a run
+_LAST = 301  # SecurityDefinitionResponse, the response to the last request of a run
 
 
 def run() -> Iterator[Row]:
@@ -63,7 +63,7 @@ def run() -> Iterator[Row]:
 
 
 class Exchange:
-    """`pregao exchange` in a process of its own."""
+    """`pregao exchange` in its own process."""
 
     def __init__(self, feed: str, sessions: int = 4) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -115,29 +115,29 @@ class Client:
         now = time.time_ns()
         common = {"sessionID": session, "sessionVerID": 1, "timestamp": now}
         common["credentials"] = json.dumps(secret)  # type: ignore[assignment]
-        self._say("Negotiate", **common, enteringFirm=FIRM)
-        answer = self._hear()
-        if answer.message.name == "NegotiateReject":  # negotiated before: another connection
+        self._send("Negotiate", **common, enteringFirm=FIRM)
+        response = self._receive()
+        if response.message.name == "NegotiateReject":  # already negotiated: reconnect
             self.socket.close()
             self.socket = socket.create_connection(("127.0.0.1", exchange.port))
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._say(
+        self._send(
             "Establish", **common, keepAliveInterval=60_000, nextSeqNo=exchange.version + 1,
             cancelOnDisconnectType=None, codTimeoutWindow=0,
         )  # fmt: skip
-        assert self._hear().message.name == "EstablishAck"
+        assert self._receive().message.name == "EstablishAck"
 
-    def _say(self, name: str, **values: Any) -> None:
+    def _send(self, name: str, **values: Any) -> None:
         self.socket.sendall(framed(_CODEC.encode(name, values)))
 
-    def _hear(self) -> Any:
+    def _receive(self) -> Any:
         head = self.socket.recv(2, socket.MSG_PEEK | socket.MSG_WAITALL)
         (length,) = struct.unpack("<H", head)
         return _CODEC.decode(self.socket.recv(length, socket.MSG_WAITALL)[4:])
 
 
 class Requests:
-    """Frames of 45 % new orders near the top, 45 % cancels and 10 % that take what is there."""
+    """Frames: 45 % new orders near the top, 45 % cancels, 10 % aggressive orders."""
 
     def __init__(self, session: int = SESSION, first: int = 1, seed: int = 1) -> None:
         head = ("businessHeader.sessionID", "businessHeader.msgSeqNum",
@@ -171,28 +171,28 @@ class Requests:
         draw = rng.random()
         head = (self._session, number, now_ns, 80)
         if draw < 0.45 and self._standing:
-            place = rng.randrange(len(self._standing))
+            chosen = rng.randrange(len(self._standing))
             standing = self._standing
-            standing[place], standing[-1] = standing[-1], standing[place]
+            standing[chosen], standing[-1] = standing[-1], standing[chosen]
             original, security, side = standing.pop()
             return framed(
                 self._cancel(*head, number, b"BVMF", b"ABC", security, side, original, None)
             )
         instrument = rng.choice(self._instruments)
         side = rng.choice((49, 50))
-        taking = draw >= 0.9
-        away = 300 if taking else -rng.randrange(1, 40) * 100
+        aggressive = draw >= 0.9
+        away = 300 if aggressive else -rng.randrange(1, 40) * 100
         price = 100_000 + away if side == 49 else 100_000 - away
-        if not taking:
+        if not aggressive:
             self._standing.append((number, instrument.security_id, side))
-        validity = 51 if taking else 48
+        validity = 51 if aggressive else 48
         return framed(
             self._order(*head, number, b"BVMF", b"ABC", instrument.security_id, side, 50, validity,
                         100, price, None, 0, 0)
         )  # fmt: skip
 
     def last(self) -> bytes:
-        """A request whose answer shows that all before it were answered."""
+        """Return a request whose response shows that all earlier ones were answered."""
         number = self.number
         self.number += 1
         header = {"sessionID": self._session, "msgSeqNum": number, "sendingTime": 1,
@@ -203,16 +203,16 @@ class Requests:
 
 
 def throughput(exchange: Exchange) -> float:
-    """Orders a second of one session that sends as fast as they are taken."""
+    """Return the orders per second of one session that sends as fast as the gateway reads."""
     requests = Requests(first=exchange.version + 1)
     data = b"".join(requests.frame() for _ in range(ORDERS)) + requests.last()
     client = Client(exchange)
     exchange.version = requests.number - 1
-    return ORDERS / _pump(client.socket, data)
+    return ORDERS / _exchange_all(client.socket, data)
 
 
-def _pump(line: socket.socket, data: bytes) -> float:
-    """Send everything while reading everything; gives the seconds until the last answer."""
+def _exchange_all(line: socket.socket, data: bytes) -> float:
+    """Send all data while reading; return the seconds until the last response."""
     line.setblocking(False)
     waiting = selectors.DefaultSelector()
     both = selectors.EVENT_READ | selectors.EVENT_WRITE
@@ -222,7 +222,7 @@ def _pump(line: socket.socket, data: bytes) -> float:
     while not done:
         for _, events in waiting.select():
             if events & selectors.EVENT_READ:
-                rest, done = _answers(rest + line.recv(1 << 18))
+                rest, done = _skip_messages(rest + line.recv(1 << 18))
             if events & selectors.EVENT_WRITE and left:
                 left = left[line.send(left[: 1 << 16]) :]
                 if not left:
@@ -234,8 +234,8 @@ def _pump(line: socket.socket, data: bytes) -> float:
     return seconds
 
 
-def _answers(data: bytes) -> tuple[bytes, bool]:
-    """Walk over whole messages; is one of them the answer to the last request?"""
+def _skip_messages(data: bytes) -> tuple[bytes, bool]:
+    """Skip complete messages; return the rest, and whether the last response was among them."""
     position, end, unpack = 0, len(data), struct.Struct("<HHHH").unpack_from
     done = False
     while end - position >= 8:
@@ -248,7 +248,7 @@ def _answers(data: bytes) -> tuple[bytes, bool]:
 
 
 def latencies(exchange: Exchange) -> list[int]:
-    """Nanoseconds from when an order was to be sent until its first report was read, sorted."""
+    """Return the sorted ns from the intended sending time of each order to its first report."""
     requests = Requests()
     client = Client(exchange)
     line = client.socket
@@ -271,7 +271,7 @@ def latencies(exchange: Exchange) -> list[int]:
             line.send(frames[sent])
             sent += 1
         due = first + sent * step if sent < count else now + SECOND
-        # `select` knows microseconds; epoll would sleep a whole millisecond and send too late.
+        # `select` sleeps with microsecond resolution; epoll with milliseconds, and would send late.
         pause = max(0, due - time.perf_counter_ns() - 60_000) / SECOND
         if select.select([line], [], [], pause)[0]:
             rest += line.recv(1 << 18)
@@ -292,7 +292,7 @@ def latencies(exchange: Exchange) -> list[int]:
 
 
 def many(exchange: Exchange) -> float:
-    """Orders a second of many sessions, each sending some."""
+    """Return the orders per second of many sessions that send 100 orders each."""
     each = 100
     clients = [Client(exchange, SESSION + n) for n in range(SESSIONS)]
     frames = []
@@ -311,7 +311,7 @@ def many(exchange: Exchange) -> float:
     while left:
         for key, _ in waiting.select():
             number = key.data
-            rests[number], done = _answers(rests[number] + key.fileobj.recv(1 << 16))  # type: ignore[union-attr]
+            rests[number], done = _skip_messages(rests[number] + key.fileobj.recv(1 << 16))  # type: ignore[union-attr]
             if done:
                 left.discard(number)
     seconds = time.perf_counter() - start
@@ -322,7 +322,7 @@ def many(exchange: Exchange) -> float:
 
 
 def replay() -> float:
-    """Seconds to become again what a journal tells."""
+    """Return the seconds that replaying a journal takes."""
     settings = ExchangeSettings()
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder))

@@ -1,4 +1,4 @@
-"""The lake: captures to committed tables on Spark, beside the ways it could be done otherwise."""
+"""The lake: captures to committed tables on Spark, next to alternatives."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run() -> Iterator[Row]:
 
 
 def whole_command(folder: Path) -> Iterator[Row]:
-    """A whole day, both feeds, to messages and books by one command; then a question to it."""
+    """Ingest a whole day, both feeds, and build its books in one command; then query it."""
     lake = str(folder / "whole")
     command = [sys.executable, "-m", "pregao", "ingest", str(days.simulated_day())]
     command += ["--only", "messages,books"]
@@ -67,38 +67,38 @@ def whole_command(folder: Path) -> Iterator[Row]:
     what = f"pregao ingest --only messages,books of {gigabytes:.1f} GB, the whole command"
     yield Row(SECTION, what, shortest, "s", "≤ 25")
     yield Row(SECTION, "  largest worker", largest / 1e6, "MB", "≤ 1000")
-    question = (
+    query = (
         "SELECT security_id, count(*) AS n, sum(md_entry_size) AS size FROM umdf_order_mbo_50 "
         "GROUP BY security_id ORDER BY n DESC LIMIT 5"
     )
-    command = [sys.executable, "-m", "pregao", "query", question, "--lake", lake]
+    command = [sys.executable, "-m", "pregao", "query", query, "--lake", lake]
     seconds = best(
-        lambda: subprocess.run(command, check=True, capture_output=True), seconds=0, least=3
+        lambda: subprocess.run(command, check=True, capture_output=True), seconds=0, min_runs=3
     )
     yield Row(SECTION, "pregao query of an aggregate over its orders", seconds, "s", "≤ 2")
 
 
 def largest_worker() -> int:
-    """The most memory that one of Spark's Python workers has had so far."""
+    """Return the highest peak memory of a Python worker of Spark so far."""
     largest = 0
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if b"pyspark.worker" in (process / "cmdline").read_bytes():
-                told = (process / "status").read_text(encoding="utf-8")
-                peak = [line for line in told.splitlines() if line.startswith("VmHWM")]
+                status = (process / "status").read_text(encoding="utf-8")
+                peak = [line for line in status.splitlines() if line.startswith("VmHWM")]
                 largest = max([largest, *(int(line.split()[1]) * 1024 for line in peak)])
     return largest
 
 
-def head_of(capture: Path, place: Path, packets: int) -> None:
-    """The first packets of a capture as one of their own."""
-    with read_packets(capture) as reader, PcapWriter(place) as writer:
+def head_of(capture: Path, path: Path, packets: int) -> None:
+    """Write the first packets of a capture to another one."""
+    with read_packets(capture) as reader, PcapWriter(path) as writer:
         for packet, _ in zip(reader, range(packets), strict=False):
             writer.write(packet.time_ns, packet.data)
 
 
 def first_result(capture: Path, folder: Path) -> Iterator[Row]:
-    """From nothing to the first committed table, Spark's start included."""
+    """Time an ingest into a new lake, including the start of Spark."""
     start = time.perf_counter()
     command = [
         sys.executable,
@@ -113,7 +113,7 @@ def first_result(capture: Path, folder: Path) -> Iterator[Row]:
     subprocess.run([*command, str(folder / "first")], check=True, capture_output=True)
     yield Row(
         SECTION,
-        f"time to the first result on {capture.stat().st_size / 1e6:.0f} MB, Spark's start too",
+        f"time to the first result on {capture.stat().st_size / 1e6:.0f} MB, with Spark's start",
         time.perf_counter() - start,
         "s",
         "≤ 15",
@@ -121,8 +121,8 @@ def first_result(capture: Path, folder: Path) -> Iterator[Row]:
 
 
 def ingests(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
-    """A capture into committed tables, warm; four times as much; what others make of it."""
-    reports = [take_in(spark, [capture], folder) for _ in range(_RUNS)]
+    """Time warm ingests of a capture and of four times its size, and alternatives."""
+    reports = [ingest_on_spark(spark, [capture], folder) for _ in range(_RUNS)]
     best = max(rate(report) for report in reports[1:])
     size = capture.stat().st_size / _GIGABYTE
     yield Row(SECTION, f"ingest of {size:.2f} GB, the first in a session", rate(reports[0]), "M/s")
@@ -135,7 +135,7 @@ def ingests(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     )
     yield Row(SECTION, "  largest worker", reports[-1].worker_memory / 1e6, "MB", "≤ 1500")
     large = days.repeated(capture, 4)
-    report = take_in(spark, [large], folder)
+    report = ingest_on_spark(spark, [large], folder)
     size = large.stat().st_size / _GIGABYTE
     yield Row(SECTION, f"ingest of {size:.2f} GB", rate(report), "M messages/s")
     yield Row(SECTION, "  largest worker", report.worker_memory / 1e6, "MB", "≤ 1500")
@@ -143,7 +143,7 @@ def ingests(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     yield from tshark(capture, folder, best)
 
 
-def take_in(spark: Any, captures: list[Path], folder: Path) -> IngestReport:
+def ingest_on_spark(spark: Any, captures: list[Path], folder: Path) -> IngestReport:
     lake = folder / "lake"
     shutil.rmtree(lake, ignore_errors=True)
     return ingest(map(str, captures), str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
@@ -154,7 +154,7 @@ def rate(report: IngestReport) -> float:
 
 
 def part_of(capture: Path, folder: Path, share: int) -> Path:
-    """The first part of a capture, cut where a packet ends or not."""
+    """Return the first part of a capture; it may end within a packet."""
     part = folder / "part.pcap"
     with capture.open("rb") as whole, part.open("wb") as cut:
         left = capture.stat().st_size // share
@@ -164,7 +164,7 @@ def part_of(capture: Path, folder: Path, share: int) -> Path:
 
 
 def spark_writer(spark: Any, capture: Path, folder: Path, ours: float) -> Iterator[Row]:
-    """The same decoding handed to Spark's own Parquet writer: order messages alone."""
+    """Time Spark's own Parquet writer on order messages from the data source."""
     from pregao.lake.datasource.data_source import register
 
     register(spark)
@@ -182,7 +182,7 @@ def spark_writer(spark: Any, capture: Path, folder: Path, ours: float) -> Iterat
 
 
 def tshark(capture: Path, folder: Path, ours: float) -> Iterator[Row]:
-    """What a script would do: dissect to JSON, read that, write Parquet; payloads as hex."""
+    """Time tshark to JSON to Parquet, with payloads as hex."""
     program = shutil.which("tshark")
     if program is None:
         yield Row(SECTION, "  tshark to JSON to Parquet", float("nan"), "", note="not installed")
@@ -209,7 +209,7 @@ def tshark(capture: Path, folder: Path, ours: float) -> Iterator[Row]:
 
 
 def data_source(spark: Any, capture: Path) -> Iterator[Row]:
-    """The data source into a sink that takes everything and keeps nothing."""
+    """Time the data source into Spark's noop sink."""
     frame = spark.read.format("b3").option("template", "Order_MBO_50").load(str(capture))
     count = frame.count()
     shortest = float("inf")
@@ -227,7 +227,7 @@ def data_source(spark: Any, capture: Path) -> Iterator[Row]:
 
 
 def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
-    """Structured Streaming over files that are there, batch by batch."""
+    """Time Structured Streaming over existing files, batch by batch."""
     from pregao.lake.datasource.rolling_files import RollingFiles
     from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.streaming.stream import StreamPace, follow_on_spark
@@ -240,14 +240,14 @@ def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     reports: list[IngestReport] = []
     ends: list[float] = []
 
-    def told(report: IngestReport) -> None:
+    def on_report(report: IngestReport) -> None:
         reports.append(report)
         ends.append(time.perf_counter())
 
     files = RollingFiles(str(rolling), 0)
     stream = StreamIngest(files, str(folder / "streamed"), IngestOptions(), run=on_spark(spark))
     pace = StreamPace(once=True, interval_ns=0, max_bytes=64 << 20, holdback_ns=10**9)
-    follow_on_spark(spark, stream, pace, told, str(folder / "checkpoint"))
+    follow_on_spark(spark, stream, pace, on_report, str(folder / "checkpoint"))
     messages = sum(report.messages for report in reports[1:])
     seconds = ends[-1] - ends[0]
     yield Row(

@@ -1,4 +1,4 @@
-"""The legacy feed: captures of UMDF FIX/FAST into committed tables, and on to books."""
+"""The legacy feed: captures of UMDF FIX/FAST to committed tables and books."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ MESSAGES = 3_400_000
 _TURNS = 10
 _START_NS = 1_779_361_200_000_000_000
 _FIRST = 3_000_000
-"""The first number: all of them take four bytes."""
+"""First sequence number; all of them take four bytes."""
 _RUNS = 4
 _INSTRUMENTS = 200
 _SECURITY = 200_000_000_000
-"""The first instrument: all of them take six bytes."""
+"""First security ID; all of them take six bytes."""
 _PLAIN = 20_000
 _HEADER, _RECORD = 24, 16
-"""Bytes that a capture begins with, and that are before each packet."""
+"""Bytes of the file header of a capture, and of the header of each packet."""
 
 
 def run() -> Iterator[Row]:
@@ -50,7 +50,7 @@ def run() -> Iterator[Row]:
     with tempfile.TemporaryDirectory(dir=days.folder()) as name:
         folder = Path(name)
         spark = spark_session("local[2]")
-        reports = [take_in(spark, capture, folder) for _ in range(_RUNS)]
+        reports = [ingest_on_spark(spark, capture, folder) for _ in range(_RUNS)]
         best = max(MESSAGES / report.seconds / 1e6 for report in reports[1:])
         size = capture.stat().st_size / 1e6
         yield Row(
@@ -60,10 +60,10 @@ def run() -> Iterator[Row]:
             "M messages/s",
             "≥ 1.2",
         )
-        plain = read_plainly(capture)
+        plain = read_one_by_one(capture)
         yield Row(SECTION, "  read message by message in Python", plain / 1e3, "k messages/s")
         yield Row(SECTION, "  ours / message by message", best * 1e6 / plain, "ratio")
-        build_books(str(folder / "lake"), BookOptions(depth=5))  # with the compiling
+        build_books(str(folder / "lake"), BookOptions(depth=5))  # includes compilation
         start = time.perf_counter()
         build_books(str(folder / "lake"), BookOptions(depth=10))
         seconds = time.perf_counter() - start
@@ -71,14 +71,14 @@ def run() -> Iterator[Row]:
         spark.stop()
 
 
-def take_in(spark: Any, capture: Path, folder: Path) -> IngestReport:
+def ingest_on_spark(spark: Any, capture: Path, folder: Path) -> IngestReport:
     lake = folder / "lake"
     shutil.rmtree(lake, ignore_errors=True)
     return ingest([str(capture)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
 
 
-def read_plainly(capture: Path) -> float:
-    """Messages a second by the plain reader, one at a time."""
+def read_one_by_one(capture: Path) -> float:
+    """Return the messages per second of the reader that decodes one message at a time."""
     reader, assembler, count = MessageReader(), Assembler(), 0
     with read_packets(capture) as packets:
         payloads = [packet.data[42:] for packet, _ in zip(packets, range(_PLAIN), strict=False)]
@@ -93,29 +93,29 @@ def read_plainly(capture: Path) -> float:
 
 
 def one_feed() -> Path:
-    """A capture of an incremental stream: orders that come and go, mostly one in a message.
+    """Return a capture of an incremental stream, mostly with one order in a message.
 
-    A stretch of it is encoded, and repeated with later times and numbers and other instruments.
+    One segment is encoded, and repeated with later times and numbers and other instruments.
     """
-    place = days.folder() / f"legacy-{MESSAGES}.pcap"
-    if place.exists():
-        return place
-    making = place.with_suffix(".part")
-    stretch = Stretch(MESSAGES // _TURNS)
+    path = days.folder() / f"legacy-{MESSAGES}.pcap"
+    if path.exists():
+        return path
+    making = path.with_suffix(".part")
+    segment = Segment(MESSAGES // _TURNS)
     with making.open("wb") as out:
-        out.write(stretch.header)
+        out.write(segment.header)
         for turn in range(_TURNS):
-            out.write(stretch.again(turn))
-    making.rename(place)
-    return place
+            out.write(segment.repetition(turn))
+    making.rename(path)
+    return path
 
 
-class Stretch:
-    """The records of so many messages, and where in them is what differs from turn to turn."""
+class Segment:
+    """Records of a number of messages, with the offsets of the values that repetitions change."""
 
     def __init__(self, messages: int) -> None:
         self.messages = messages
-        capture, records, place = io.BytesIO(), [], _HEADER
+        capture, records, offset = io.BytesIO(), [], _HEADER
         writer = PcapWriter(capture)
         numbers, times, securities, known = [], [], [], []
         encoder = Encoder(bundled_templates(), reset_each_message=True)
@@ -127,13 +127,13 @@ class Stretch:
             body = encoder.encode("IncrementalRefresh_152", market.message(number, sent))
             frame = framer.frame(write_chunks(number, body, 1420)[0])
             writer.write(sent, frame)
-            records.append(place - _HEADER)
-            place += _RECORD + len(frame)
-            begin = place - _HEADER - len(body)
+            records.append(offset - _HEADER)
+            offset += _RECORD + len(frame)
+            begin = offset - _HEADER - len(body)
             at = body.index(stop_bits([number], 4).tobytes())
             numbers.append(begin + at)
             times.append(begin + at + 4)
-            for security in market.told:
+            for security in market.securities:
                 at = body.index(stop_bits([security], 6).tobytes())
                 securities.append(begin + at)
                 known.append(security)
@@ -144,15 +144,15 @@ class Stretch:
             np.array(each, np.int64) for each in (records, numbers, times, securities, known)
         )
 
-    def again(self, turn: int) -> bytes:
-        """The records with the times, numbers and instruments of a turn."""
+    def repetition(self, turn: int) -> bytes:
+        """Return the records with the times, numbers and instruments of a repetition."""
         data = self.data.copy()
         steps = np.arange(self.messages, dtype=np.int64) + turn * self.messages
         sent = _START_NS + steps * MILLISECOND
         put(data, self.records, (sent // SECOND).astype("<u4"))
         put(data, self.records + 4, (sent % SECOND).astype("<u4"))
         number = _FIRST + steps
-        # The technical header is right before the message, behind Ethernet, IPv4 and UDP.
+        # The technical header follows the Ethernet, IPv4 and UDP headers.
         put(data, self.records + _RECORD + 42, number.astype(">u4"))
         put(data, self.numbers, stop_bits(number, 4))
         seconds, inside = np.unique(sent // SECOND, return_inverse=True)
@@ -163,39 +163,39 @@ class Stretch:
 
 
 def stop_bits(numbers: Any, size: int) -> Any:
-    """Numbers as FAST writes those of so many bytes, a row each."""
+    """Return numbers as FAST integers of ``size`` bytes, one row each."""
     values = np.asarray(numbers, np.int64)[:, None]
     found = (values >> 7 * np.arange(size - 1, -1, -1) & 127).astype(np.uint8)
     found[:, -1] |= 128
     return found
 
 
-def put(data: Any, places: Any, rows: Any) -> None:
-    """Put the bytes of each row to its place."""
-    raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(places), -1)
-    data[places[:, None] + np.arange(raw.shape[1])] = raw
+def put(data: Any, offsets: Any, rows: Any) -> None:
+    """Write the bytes of each row at its offset."""
+    raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(offsets), -1)
+    data[offsets[:, None] + np.arange(raw.shape[1])] = raw
 
 
 class Market:
-    """Orders that come, change or go, at places that there are, near the price of each book."""
+    """Order updates at existing positions, near the price of each book."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._depths: dict[tuple[int, str], int] = {}
         self._counts = [0] * _INSTRUMENTS
         self._prices = [rng.randrange(1_000, 90_000) for _ in range(_INSTRUMENTS)]
-        self.told: set[int] = set()
-        """The instruments of the last message."""
+        self.securities: set[int] = set()
+        """Instruments of the last message."""
 
     def message(self, number: int, sent: int) -> dict[str, Any]:
-        """The next message."""
+        """Return the next message."""
         count = self._rng.choice([1] * 9 + [3])
         entries = [self.entry(timestamp_digits(sent)) for _ in range(count)]
-        self.told = {entry["SecurityID"] for entry in entries}
+        self.securities = {entry["SecurityID"] for entry in entries}
         return {"MsgSeqNum": number, "SendingTime": timestamp_digits(sent), "MDEntries": entries}
 
     def entry(self, digits: int) -> dict[str, Any]:
-        """A change of a book."""
+        """Return a book update."""
         rng = self._rng
         instrument = min(int(rng.expovariate(0.05)), _INSTRUMENTS - 1)
         side = rng.choice("01")

@@ -1,4 +1,4 @@
-"""The feed on the network: datagrams in and out on loopback, recorded, and followed."""
+"""The feed on the network: datagrams sent, received, recorded and followed on loopback."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ SECTION = "live"
 INSTRUMENTS = 500
 MESSAGES = 200_000
 SIZE = 114
-"""Bytes of a packet with one order, as most are."""
-PLAIN_RATE = 5e3
-"""Packets a second that the plain machine is never behind with."""
-PUMP_RATE = 20e3
+"""Bytes of a packet with one order, the usual size."""
+PYTHON_RATE = 5e3
+"""Packets per second with which `Channel` in Python keeps up."""
+FAST_PATH_RATE = 20e3
 BUFFER = 64 * 1024 * 1024
 LO = find_interface("lo")
 _network = f"239.{160 + os.getpid() % 16}.{os.getpid() // 16 % 256}"
@@ -72,14 +72,14 @@ def run() -> Iterator[Row]:
 
 
 def block(count: int, size: int = SIZE) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Datagrams as a sender takes them."""
+    """Return datagrams as `Sender.send_all` accepts them."""
     buffer = np.random.default_rng(1).integers(0, 256, size, np.uint8)
     zeros = np.zeros(count, np.int64)
     return buffer, zeros, np.full(count, size, np.int32), np.zeros(count, np.int32)
 
 
 def drained() -> Iterator[Row]:
-    """What a full buffer holds, taken out as fast as possible."""
+    """Read a full socket buffer as fast as possible."""
     address = group(1)
     for compiled, words, target in (
         (True, "from compiled code", ""),
@@ -102,7 +102,7 @@ def drained() -> Iterator[Row]:
 
 
 def flood(address: Address, count: int, rate: float, ready: Any) -> None:
-    """Send datagrams with an even pace."""
+    """Send datagrams at an even rate."""
     with Sender([address], interface=LO) as sender:
         piece = block(64)
         sender.send_all(*(each[:0] if each is not piece[0] else each for each in piece))
@@ -116,7 +116,7 @@ def flood(address: Address, count: int, rate: float, ready: Any) -> None:
 
 
 def lossless() -> Iterator[Row]:
-    """The highest rate, of some, at which nothing is lost on its way to the process."""
+    """Find the highest of several rates at which the process receives every datagram."""
     context = multiprocessing.get_context("spawn")
     address = group(2)
     reached = 0.0
@@ -150,7 +150,7 @@ def lossless() -> Iterator[Row]:
 
 
 def recorded(folder: Path) -> Iterator[Row]:
-    """Datagrams written down as they come."""
+    """Record datagrams as pcap."""
     address = group(3)
     receiver = open_receiver()
     line = receiver.add(receive_socket(address, interface=LO, buffer_bytes=BUFFER))
@@ -165,7 +165,7 @@ def recorded(folder: Path) -> Iterator[Row]:
 
 
 def replayed(day: Path) -> Iterator[Row]:
-    """Captures merged by time and sent."""
+    """Send captures merged by time."""
     captures = sorted(day.glob("*.pcap"))
     targets = targets_of(day)
     fastest = 0.0
@@ -177,7 +177,7 @@ def replayed(day: Path) -> Iterator[Row]:
 
 
 def channel_of(day: Path) -> int:
-    """The busiest channel of a day."""
+    """Return the busiest channel of a day."""
     largest = max(day.glob("*_Incremental_A.pcap"), key=lambda path: path.stat().st_size)
     return int(largest.name[:3])
 
@@ -199,7 +199,7 @@ def payloads_of(path: Path) -> list[bytes]:
 
 
 class Times:
-    """How long after the kernel received a packet its events reached a listener."""
+    """Listener that records the delay from the kernel's receive time to the event."""
 
     def __init__(self) -> None:
         self.delays: list[int] = []
@@ -214,12 +214,12 @@ def send_at(
     addresses: list[Address], path: Path, rate: float, piece: int, ready: Any, took: Any,
     *, gives_way: bool = False,
 ) -> None:  # fmt: skip
-    """Send the packets of a capture with an even pace, each to every address.
+    """Send the packets of a capture at an even rate, each to every address.
 
-    One that gives way leaves its core to whatever else the machine has to do: it spins, and all of
-    that would have to be done on the feed's core. What it could not send meanwhile comes at once.
+    With ``gives_way`` the sender yields its core to other processes: it spins, and they would
+    otherwise run on the core of the feed. It sends delayed packets immediately afterwards.
     """
-    keep_to(1)
+    pin_to(1)
     payloads = payloads_of(path)
     if gives_way and hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -242,9 +242,8 @@ def send_at(
         took.value = time.perf_counter() - start
 
 
-def keep_to(core: int) -> None:
-    """Keep this thread, and those it starts, to one core: a sender that spins is no part of a feed
-    handler, and would take its turns on the same core."""
+def pin_to(core: int) -> None:
+    """Pin this thread, and those it starts, to one core, apart from the spinning sender."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[core % len(cores)]})
 
@@ -258,14 +257,14 @@ def lines_of(number: int, feeds: str, first: int) -> tuple[Line, ...]:
 
 
 def drained_with_books(day: Path) -> Iterator[Row]:
-    """What a full buffer holds, taken out and followed as fast as possible."""
+    """Read and follow a full socket buffer as fast as possible."""
     number = channel_of(day)
     payloads = payloads_of(day / f"{number:03d}_Incremental_A.pcap")
     buffer = np.frombuffer(b"".join(payloads), np.uint8)
     length = np.array([len(each) for each in payloads], np.int32)
     offset = np.cumsum(length, dtype=np.int64) - length
     target = np.zeros(len(payloads), np.int32)
-    # As many as a buffer of 4 MB holds, which is what a system grants by itself.
+    # The capacity of a buffer of 4 MB, which systems grant without configuration.
     address, piece = group(4), 4_900
     fastest = 0.0
     for _ in range(3):
@@ -294,7 +293,7 @@ def drained_with_books(day: Path) -> Iterator[Row]:
 
 
 def lossless_with_books(day: Path) -> Iterator[Row]:
-    """The highest rate, of some, at which a handler loses nothing, best of five."""
+    """Find the highest of several rates at which a handler loses no packet, best of five."""
     number = channel_of(day)
     path = day / f"{number:03d}_Incremental_A.pcap"
     count = len(payloads_of(path))
@@ -332,27 +331,27 @@ def _lossless(context: Any, number: int, feeds: str, path: Path, count: int, rat
 
 
 def followed(day: Path) -> Iterator[Row]:
-    """A handler behind sockets: how late it tells what happened, in the best of some runs."""
+    """Measure the delay of events of a handler that reads sockets, best of several runs."""
     number = channel_of(day)
     path = day / f"{number:03d}_Incremental_A.pcap"
     for compiled, rate, how, runs, targets in (
-        (False, PLAIN_RATE, "blocking", 1, ("", "")),
-        (None, PUMP_RATE, "blocking", 5, ("≤ 40", "")),
-        (None, PUMP_RATE, "blocking, realtime", 5, ("≤ 40", "≤ 250")),
-        (None, PUMP_RATE, "spinning", 5, ("", "")),
+        (False, PYTHON_RATE, "blocking", 1, ("", "")),
+        (None, FAST_PATH_RATE, "blocking", 5, ("≤ 40", "")),
+        (None, FAST_PATH_RATE, "blocking, realtime", 5, ("≤ 40", "≤ 250")),
+        (None, FAST_PATH_RATE, "spinning", 5, ("", "")),
     ):
         found = [delays_of(number, path, rate, how, compiled) for _ in range(runs)]
-        machine = "plain machine" if compiled is False else "pump"
+        path_name = "Python channel" if compiled is False else "fast path"
         for share, target in zip((50, 99), targets, strict=True):
             value = min(float(np.percentile(delays, share)) for delays in found) / 1e3
             at = f"{rate / 1e3:.0f} k packets/s"
-            what = f"kernel's time to event in Python, {machine}, {at}, {how}, p{share}"
+            what = f"kernel's time to event in Python, {path_name}, {at}, {how}, p{share}"
             note = f"best of {runs}" if runs > 1 else ""
             yield Row(SECTION, what, value, "µs", target, note)
 
 
 def delays_of(number: int, path: Path, rate: float, how: str, compiled: bool | None) -> list[int]:
-    """How late the second half of a capture's events were told."""
+    """Return the delays of the events of the second half of a capture."""
     context = multiprocessing.get_context("spawn")
     lines = lines_of(number, "A", 100)
     settings = ChannelSettings(number, ("A",), from_the_start=True)
@@ -361,7 +360,7 @@ def delays_of(number: int, path: Path, rate: float, how: str, compiled: bool | N
     config = LiveConfig((settings,), lines, BUFFER, realtime="realtime" in how)
     handler = FeedHandler(config, spin=how == "spinning", compiled=compiled)
     handler.add_listener(times)
-    keep_to(0)
+    pin_to(0)
     handler.start()
     os.sched_setaffinity(0, cores)
     given = ([lines[0].address], path, rate, 1, context.Event(), context.Value("d", 0.0))

@@ -1,4 +1,4 @@
-"""The market in a box: orders through the engine, messages through the publisher, a whole run."""
+"""The simulated market: requests to the engine, messages of the publisher, a whole run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OPEN = parse_ns("2026-05-21T13:00:00")
 
 
 def run() -> Iterator[Row]:
-    wanted = list(commands())
-    taken, refused = sorted_out(wanted)
+    requests = list(commands())
+    accepted, refused = split_by_outcome(requests)
     units: list[tuple[list[Any], int]] = []
     fastest = 0.0
     for _ in range(3):
-        units, rate = engine_run(taken)
+        units, rate = engine_run(accepted)
         fastest = max(fastest, rate)
-    note = f"{len(refused) / len(wanted):.0%} of the flow would be refused; left out here"
+    note = f"{len(refused) / len(requests):.0%} of the flow is refused and excluded"
     yield Row(SECTION, "accepted requests through the engine", fastest / 1e3, "k orders/s", "≥ 60",
               note)  # fmt: skip
     rate = max(engine_run(refused)[1] for _ in range(3))
@@ -46,15 +46,15 @@ def run() -> Iterator[Row]:
 
 
 def commands() -> Iterator[Any]:
-    """45 % new orders near the top, 45 % cancels, 10 % that take what is there."""
+    """Yield 45 % new orders near the top, 45 % cancels and 10 % aggressive orders."""
     rng = random.Random(1)
     instruments = [i for i in bundled_catalogue() if i.security_type.name in ("CS", "PS")][:40]
     standing: list[tuple[int, int]] = []
     for number in range(1, ORDERS + 1):
         draw = rng.random()
         if draw < 0.45 and standing:
-            place = rng.randrange(len(standing))
-            standing[place], standing[-1] = standing[-1], standing[place]
+            chosen = rng.randrange(len(standing))
+            standing[chosen], standing[-1] = standing[-1], standing[chosen]
             original, security = standing.pop()
             yield CancelOrder(1, ORDERS + number, security, orig_cl_ord_id=original)
             continue
@@ -63,12 +63,12 @@ def commands() -> Iterator[Any]:
         middle = 100_000
         away = -rng.randrange(1, 40) * 100 if draw < 0.9 else 300
         price = middle + away if side is OrderSide.BUY else middle - away
-        taking = draw >= 0.9
+        aggressive = draw >= 0.9
         yield NewOrder(
             1, 100 + number % 50, number, instrument.security_id, side, 100, price,
-            time_in_force=TimeInForce.IMMEDIATE_OR_CANCEL if taking else TimeInForce.DAY,
+            time_in_force=TimeInForce.IMMEDIATE_OR_CANCEL if aggressive else TimeInForce.DAY,
         )  # fmt: skip
-        if not taking:
+        if not aggressive:
             standing.append((number, instrument.security_id))
 
 
@@ -80,32 +80,32 @@ def open_market() -> MatchingEngine:
     return engine
 
 
-def sorted_out(wanted: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The requests that are taken, and those that are refused: they cost less."""
+def split_by_outcome(requests: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the accepted and the refused requests; refused ones cost less."""
     engine, now = open_market(), OPEN
-    taken: list[Any] = []
+    accepted: list[Any] = []
     refused: list[Any] = []
-    for command in wanted:
+    for command in requests:
         now += 10 * MICROSECOND
         reports = engine.apply(command, now).reports
         is_refused = any(isinstance(report, OrderRejected) for report in reports)
-        (refused if is_refused else taken).append(command)
-    return taken, refused
+        (refused if is_refused else accepted).append(command)
+    return accepted, refused
 
 
 def engine_run(orders: list[Any]) -> tuple[list[tuple[list[Any], int]], float]:
-    """Feed the engine; give what it told, and how fast it was."""
+    """Apply requests; return the events of the engine and the requests per second."""
     engine, now = open_market(), OPEN
-    told = []
+    units = []
     start = time.perf_counter()
     for order in orders:
         now += 10 * MICROSECOND
-        told.append((engine.apply(order, now).market, now))
-    return told, len(orders) / (time.perf_counter() - start)
+        units.append((engine.apply(order, now).market, now))
+    return units, len(orders) / (time.perf_counter() - start)
 
 
 def publisher_run(units: list[tuple[list[Any], int]]) -> float:
-    """Publish what the engine told; give messages per second."""
+    """Publish the events of the engine; return messages per second."""
     instruments = bundled_catalogue()
     channels = [
         ChannelEndpoints.numbered(number) for number in sorted({i.channel for i in instruments})
@@ -113,28 +113,28 @@ def publisher_run(units: list[tuple[list[Any], int]]) -> float:
     publisher = Publisher(channels, instruments, OPEN)
     before = publisher.messages
     start = time.perf_counter()
-    for told, now in units:
-        publisher.publish(told, now)
+    for events, now in units:
+        publisher.publish(events, now)
     return (publisher.messages - before) / (time.perf_counter() - start)
 
 
 def simulation() -> Iterator[Row]:
     what = "pregao simulate: traders, engine, publisher, three streams, two feeds, pcap"
-    note = "the market trades in a process of its own, and this one publishes"
-    # In turns: the machine is shared, and its speed changes.
-    rates = [(simulation_run(apart=True), simulation_run(apart=False)) for _ in range(3)]
-    apart, alone = (max(each) for each in zip(*rates, strict=True))
-    yield Row(SECTION, what, apart / 1e3, "k messages/s", "≥ 60", note)
-    yield Row(SECTION, "the same, in one process", alone / 1e3, "k messages/s")
+    note = "the market trades in a worker process"
+    # Alternating, because the speed of a shared machine changes.
+    rates = [(simulation_run(worker=True), simulation_run(worker=False)) for _ in range(3)]
+    two, one = (max(each) for each in zip(*rates, strict=True))
+    yield Row(SECTION, what, two / 1e3, "k messages/s", "≥ 60", note)
+    yield Row(SECTION, "the same, in one process", one / 1e3, "k messages/s")
 
 
-def simulation_run(apart: bool) -> float:
-    """Simulate five minutes; give messages per second."""
+def simulation_run(worker: bool) -> float:
+    """Simulate five minutes; return messages per second."""
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"instruments": 40, "duration_ns": 5 * MINUTE}
         start = time.perf_counter()
         simulation = Simulation(
             SimulationSettings("equities", Path(folder), force=True, **settings)
         )
-        summary = simulation.run(worker=apart)
+        summary = simulation.run(worker=worker)
         return summary.messages / (time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""How things are timed: repeat, take the best; results are rows of a table and of a JSON file."""
+"""Timing by the best of several runs; results are rows of a table and of a JSON file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Row:
-    """A measurement: what, how much, in which unit, and what it should reach."""
+    """A measurement: title, value, unit and target."""
 
     section: str
     what: str
@@ -23,12 +23,12 @@ class Row:
         return asdict(self)
 
 
-def best(work: Callable[[], Any], *, seconds: float = 1.5, least: int = 3) -> float:
-    """The shortest time of several runs: the machine is shared, and only ever adds time."""
+def best(work: Callable[[], Any], *, seconds: float = 1.5, min_runs: int = 3) -> float:
+    """Return the shortest time of several runs: other load can only add time."""
     shortest = float("inf")
     stop = time.perf_counter() + seconds
     runs = 0
-    while runs < least or time.perf_counter() < stop:
+    while runs < min_runs or time.perf_counter() < stop:
         start = time.perf_counter()
         work()
         shortest = min(shortest, time.perf_counter() - start)

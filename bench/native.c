@@ -1,4 +1,4 @@
-/* The yardstick: order messages to columns with validity bitmaps and range checks, by hand. */
+/* Reference implementation: order messages to columns with validity bitmaps and range checks, by hand. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-"""The C yardstick, compiled here with whatever C compiler the machine has."""
+"""C reference implementations, compiled with the C compiler on the PATH."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def compiled(name: str) -> ctypes.CDLL | None:
-    """A C file of this folder, compiled; None without a C compiler."""
+    """Compile and load a C file of this folder; return None without a C compiler."""
     compiler = next(
         (found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None
     )
@@ -28,7 +28,7 @@ def compiled(name: str) -> ctypes.CDLL | None:
 
 
 def order_columns(buffer: np.ndarray, positions: np.ndarray) -> Callable[[], int] | None:
-    """The same work as our kernel's on these messages, or None without a C compiler."""
+    """Return a C function that does the kernel's work, or None without a C compiler."""
     library = compiled("native.c")
     if library is None:
         return None
@@ -48,7 +48,7 @@ def order_columns(buffer: np.ndarray, positions: np.ndarray) -> Callable[[], int
     ]
 
     def work() -> int:
-        assert len(outputs) == 13  # held here, for C writes into them
+        assert len(outputs) == 13  # keeps the arrays alive: C writes into them
         assert len(names) == 512
         return int(function(*arguments))
 

@@ -1,4 +1,4 @@
-"""The page of a day in a real browser: how soon a seek is drawn, how smoothly a replay runs."""
+"""The page of a day in a browser: latency of seeks, frame rate of a replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPEED = 100
 SECONDS = 20
 CHROMIUM = os.environ.get("PREGAO_CHROMIUM") or shutil.which("chromium")
 
-# Types a time as a user does, and waits for the frame in which its book is drawn.
+# Types a time and waits for the frame in which its book is drawn.
 SEEK = """
 (at) => new Promise((done) => {
   const { page } = __pregao;
@@ -37,13 +37,14 @@ SEEK = """
   const book = page.book;
   const look = () => {
     if (page.waiting || page.book === book) requestAnimationFrame(look);
-    else requestAnimationFrame(() => done({ drawn: performance.now() - began, told: page.seekMs }));
+    else requestAnimationFrame(() =>
+      done({ drawn: performance.now() - began, answered: page.seekMs }));
   };
   requestAnimationFrame(look);
 })
 """
 
-# Counts frames, those that show another book, and how far apart frames are.
+# Counts frames, frames with another book, and the time between frames.
 WATCH = """
 (seconds) => new Promise((done) => {
   const { page } = __pregao;
@@ -74,13 +75,13 @@ def run() -> Iterator[Row]:
         print("  no Chromium on the PATH; PREGAO_CHROMIUM names one")
         return
     with tempfile.TemporaryDirectory(dir=days.folder()) as folder:
-        place = Path(folder) / "lake"
-        Lake(place).ingest(days.simulated_day())
-        yield from measured(place)
+        lake = Path(folder) / "lake"
+        Lake(lake).ingest(days.simulated_day())
+        yield from measured(lake)
 
 
 def measured(lake: Path) -> Iterator[Row]:
-    """The page of a lake; it may be an older one."""
+    """Measure the page of a lake, which may be an existing one."""
     with served(lake) as address, browser() as opened:
         page = opened.new_page(viewport={"width": 1440, "height": 900})
         page.goto(address)
@@ -91,16 +92,16 @@ def measured(lake: Path) -> Iterator[Row]:
 
 @contextmanager
 def served(lake: Path) -> Iterator[str]:
-    """The address of `pregao ui`, while it runs."""
+    """Run `pregao ui` and yield its address."""
     command = [sys.executable, "-m", "pregao", "ui", "--lake", str(lake)]
     with subprocess.Popen(
         [*command, "--no-open", "--port", "0"], stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stderr is not None
         try:
-            told = re.search(r"http://\S+", running.stderr.readline())
-            assert told is not None
-            yield told.group()
+            found = re.search(r"http://\S+", running.stderr.readline())
+            assert found is not None
+            yield found.group()
         finally:
             running.terminate()
 
@@ -116,7 +117,7 @@ def browser() -> Iterator[Any]:
 
 
 def settled(page: Any) -> None:
-    """Wait until nothing is loading; asked from outside, since the page forbids eval."""
+    """Wait until nothing is loading; polls from here, because the page forbids eval."""
     while not page.evaluate(
         "!!window.__pregao && !!__pregao.page.book && __pregao.page.loading === 0"
     ):
@@ -130,13 +131,13 @@ def seeks(page: Any) -> Iterator[Row]:
     found = []
     for _ in range(SEEKS):
         found.append(page.evaluate(SEEK, chance.randrange(about["begin"], about["end"])))
-        settled(page)  # the picture of the past is drawn too before the next one is asked for
-    for name, words in (("told", "is answered"), ("drawn", "is drawn")):
+        settled(page)  # the heatmap is drawn before the next seek
+    for name, words in (("answered", "answered"), ("drawn", "drawn")):
         times = sorted(one[name] for one in found)
         middle, late = times[len(times) // 2], times[len(times) * 95 // 100]
-        note = f"95 %: {late:.0f} ms, the longest: {times[-1]:.0f} ms"
+        note = f"95 %: {late:.0f} ms, longest: {times[-1]:.0f} ms"
         target = "≤ 300" if name == "drawn" else ""
-        yield Row(SECTION, f"a seek to any moment {words}", middle, "ms", target, note)
+        yield Row(SECTION, f"seek to a random time, {words}", middle, "ms", target, note)
 
 
 def replayed(page: Any) -> Iterator[Row]:
@@ -149,14 +150,14 @@ def replayed(page: Any) -> Iterator[Row]:
     page.select_option("#speed", str(SPEED))
     page.click("#play")
     page.wait_for_timeout(2_000)
-    told = page.evaluate(WATCH, SECONDS)
+    watched = page.evaluate(WATCH, SECONDS)
     page.click("#play")
     note = (
-        f"{told['changed']:.0%} of them with a new book, {told['late']:.1%} late, "
-        f"{told['stalled']:.1%} waited; {told['speed']:.0f} times as fast"
+        f"{watched['changed']:.0%} of them with a new book, {watched['late']:.1%} late, "
+        f"{watched['stalled']:.1%} stalled; speed {watched['speed']:.0f}x"
     )
-    what = f"replay at {SPEED} times"
-    yield Row(SECTION, what, told["frames"], "frames/s", "≥ 60", note)
+    what = f"replay at {SPEED}x"
+    yield Row(SECTION, what, watched["frames"], "frames/s", "≥ 60", note)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The twelve rows by which two commits are compared; `python -m bench.rows NAME` prints one.
+"""Twelve rows that compare two commits; `python -m bench.rows NAME` prints one.
 
-Each is short enough to be run many times in alternation with another commit, see `bench.compare`.
+Each is short enough to run many times in alternation with another commit; see `bench.compare`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# The day of the rows of the lake, before `bench.days` reads it: a tenth of what `make bench` uses.
+# Size of the simulated day, a tenth of that of `make bench`; set before `bench.days` reads it.
 os.environ.setdefault("PREGAO_BENCH_MESSAGES", "1_000_000")
 
 from bench import books, days, decoding, fast, feed, gateway, market, traffic
@@ -54,8 +54,8 @@ def engine() -> float:
 
 
 def publisher() -> float:
-    taken, _ = market.sorted_out(list(market.commands()))
-    units, _ = market.engine_run(taken)
+    accepted, _ = market.split_by_outcome(list(market.commands()))
+    units, _ = market.engine_run(accepted)
     return max(market.publisher_run(units) for _ in range(3))
 
 
@@ -88,7 +88,7 @@ def channel() -> float:
 
 def fast_path() -> float:
     batch = feed.batch_of(_sent())
-    return 1 / min(feed.pump(batch, 1024)[1] for _ in range(3))
+    return 1 / min(feed.fast_path_times(batch, 1024)[1] for _ in range(3))
 
 
 def lake() -> float:
@@ -121,7 +121,7 @@ ROWS: dict[str, Callable[[], float]] = {
     "ingest of one feed, one process": lake,
     "book kernel, ten levels": book_kernel,
 }
-"""Rates: larger is better."""
+"""Rates by title; higher is better."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Packets to measure with: messages of every template in the proportions of a busy channel."""
+"""Synthetic packets: messages of every template in the proportions of a busy channel."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pregao.umdf.packets import PacketHeader, encode_packet
 
 START = 1_750_000_000_000_000_000
 SHARES = {50: 45.0, 51: 30.0, 53: 6.0, 55: 4.0, 56: 4.0, 3: 1.0, 22: 1.0, 10: 0.5, 71: 0.3}
-"""Of a hundred messages; every other template has the share below."""
+"""Per hundred messages; each other template has `OTHER_SHARE`."""
 OTHER_SHARE = 0.25
 
 
 def message_pool(per_template: int = 50, version: int = 16) -> dict[int, list[bytes]]:
-    """Encoded messages of every template, with plausible values."""
+    """Return encoded messages of every template, with plausible values."""
     schema = bundled("umdf", version)
     codec = SchemaCodec(schema)
     rng = random.Random(1)
@@ -70,11 +70,11 @@ _USUAL = {
     "price", "account", "investorID", "clOrdID", "receivedTime", "marketSegmentReceivedTime",
     "mDEntryPx", "enteringFirm", "rptSeq",
 }  # fmt: skip
-"""The optional fields that a plain order and its reports have; the others are null."""
+"""Optional fields of a usual order and its reports; the others are null."""
 
 
 def plain_orders(message: MessageTemplate, count: int) -> list[dict[str, Any]]:
-    """The values of order messages as most are: without what only special orders have."""
+    """Return the values of usual order messages, without the fields of special order types."""
     rng = random.Random(3)
     fields = [field for field in readings(message) if field.required or field.name in _USUAL]
     orders = [{field.name: value(rng, field) for field in fields} for _ in range(count)]
@@ -86,7 +86,7 @@ def plain_orders(message: MessageTemplate, count: int) -> list[dict[str, Any]]:
 
 
 def packets(count: int, seed: int = 1) -> list[bytes]:
-    """Packets of one message mostly, two or three or ten at times."""
+    """Return packets, mostly of one message, some of two, three or ten."""
     rng = random.Random(seed)
     pool = message_pool()
     templates = list(pool)
@@ -102,7 +102,7 @@ def packets(count: int, seed: int = 1) -> list[bytes]:
 
 
 def write_capture(path: str, payloads: list[bytes], copies: int) -> None:
-    """The packets as a multicast capture, repeated with new times."""
+    """Write the packets as a multicast capture, repeated with new times."""
     framer = UdpFramer("10.0.0.1", 40000, "233.252.14.1", 30001)
     with PcapWriter(path) as writer:
         time = START
@@ -113,7 +113,7 @@ def write_capture(path: str, payloads: list[bytes], copies: int) -> None:
 
 
 def order_messages(count: int) -> tuple[bytes, MessageTemplate]:
-    """A buffer of order messages (headers and bodies) one behind the other."""
+    """Return a buffer of concatenated order messages (headers and bodies), and their template."""
     pool = message_pool(500)[50]
     rng = random.Random(2)
     return b"".join(rng.choices(pool, k=count)), bundled("umdf", 16).by_id[50]

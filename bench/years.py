@@ -1,4 +1,4 @@
-"""Years of it: what an ingest costs after a thousand, and what it takes to find one instrument."""
+"""Growth over years: the cost of the 1,000th ingest, and of finding one instrument."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run() -> Iterator[Row]:
 
 
 class Captures:
-    """Tiny captures of a channel, one for each day: what is measured is all but the decoding."""
+    """Tiny captures of a channel, one per day, so that decoding takes almost no time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,56 +57,56 @@ class Captures:
         self._rng = random.Random(7)
 
     def of(self, number: int) -> str:
-        """The capture of a day."""
+        """Write the capture of a day and return its path."""
         framer = UdpFramer("10.0.0.1", 40000, "233.252.14.1", 30001)
         path = self._folder / f"day-{number}.pcap"
         begin = traffic.START + number * _DAY
         with PcapWriter(path) as writer:
-            for place in range(1, 21):
-                message = self._rng.choice(self._pool[_TEMPLATES[place % len(_TEMPLATES)]])
-                sent = begin + place * 1000
-                payload = encode_packet(PacketHeader(84, 1, place, sent), [message])
+            for index in range(1, 21):
+                message = self._rng.choice(self._pool[_TEMPLATES[index % len(_TEMPLATES)]])
+                sent = begin + index * 1000
+                payload = encode_packet(PacketHeader(84, 1, index, sent), [message])
                 writer.write(sent, framer.frame(payload))
         return str(path)
 
 
-def taken_in(capture: str, lake: Path) -> float:
-    """How long it takes to take a capture in."""
+def ingest_seconds(capture: str, lake: Path) -> float:
+    """Return the seconds that the ingest of a capture takes."""
     start = time.perf_counter()
     ingest([capture], str(lake))
     return time.perf_counter() - start
 
 
 def ingests(folder: Path) -> Iterator[Row]:
-    """A lake that gets a capture of a new day a thousand times."""
+    """Ingest a capture of a new day a thousand times."""
     captures = Captures(folder)
     lake = folder / "lake"
     seconds: list[float] = []
     young = folder / "young"
     for number in range(max(_INGESTS)):
-        seconds.append(taken_in(captures.of(number), lake))
+        seconds.append(ingest_seconds(captures.of(number), lake))
         count = number + 1
         if count == min(_INGESTS):
             shutil.copytree(lake, young)
         if count in _INGESTS:
             typical = statistics.median(seconds[max(1, count - _TURNS) :])
             yield Row(SECTION, f"ingest of a tiny capture, the {count:,}th", typical, "s")
-    # In turns, so that whatever else the machine does slows both down alike.
+    # Alternating, so that other load on the machine affects both.
     early, late = [], []
     for number in range(max(_INGESTS), max(_INGESTS) + _TURNS):
         capture = captures.of(number)
-        early.append(taken_in(capture, young))
-        late.append(taken_in(capture, lake))
+        early.append(ingest_seconds(capture, young))
+        late.append(ingest_seconds(capture, lake))
     ratio = statistics.median(late) / statistics.median(early)
-    yield Row(SECTION, "  the 1,000th / the 10th, taken in turns", ratio, "ratio", "≤ 1.2")
+    yield Row(SECTION, "  the 1,000th / the 10th, alternating", ratio, "ratio", "≤ 1.2")
     mean = statistics.mean(late) / statistics.mean(early)
     yield Row(SECTION, "  the same, mean of twenty, checkpoints included", mean, "ratio")
     size = sum(path.stat().st_size for path in (lake / "_ingest_state").glob("*.parquet"))
-    yield Row(SECTION, "  what is remembered of 1,000 ingests", size / 1e3, "kB")
+    yield Row(SECTION, "  ingest state after 1,000 ingests", size / 1e3, "kB")
 
 
 def orders(day: int, seed: int) -> Any:
-    """Orders of all instruments, as a task of an ingest would have them: sorted by instrument."""
+    """Return orders of all instruments, sorted by instrument as in a task of an ingest."""
     rng = np.random.default_rng(seed)
     rows = _ROWS // _FILES
     security = np.sort(rng.integers(1, _INSTRUMENTS + 1, rows)) + 100_000_000_000
@@ -140,7 +140,7 @@ def spec_of(name: str) -> Any:
 
 
 def lookups(folder: Path) -> Iterator[Row]:
-    """One instrument among ten thousand, over thirty days."""
+    """Query one of ten thousand instruments over thirty days."""
     lake = LakeStore(folder / "instruments")
     lake.ensure_tables(table_specs())
     for day in range(_DAYS):
@@ -152,11 +152,11 @@ def lookups(folder: Path) -> Iterator[Row]:
         lake.commit(CommitUnit(f"day-{day}", (), lake.new_files(written)))
     wanted = 100_000_004_321
     sql = f"SELECT count(*), sum(md_entry_size) FROM {_TABLE} WHERE security_id = {wanted}"
-    told = f"one of {_INSTRUMENTS:,} instruments over {_DAYS} days"
+    title = f"one of {_INSTRUMENTS:,} instruments over {_DAYS} days"
     before = DuckdbEngine(lake).query(sql).rows().to_pylist()
     there, read = admitted_files(lake, wanted)
     yield Row(
-        SECTION, f"{told}: files read, as ingested", 100 * read / there, "%", "", f"of {there}"
+        SECTION, f"{title}: files read, as ingested", 100 * read / there, "%", "", f"of {there}"
     )
     seconds = best(lambda: DuckdbEngine(lake).query(sql).rows(), seconds=3)
     yield Row(SECTION, "  seconds", seconds, "s")
@@ -165,7 +165,7 @@ def lookups(folder: Path) -> Iterator[Row]:
     took = time.perf_counter() - start
     there, read = admitted_files(lake, wanted)
     share = 100 * read / there
-    yield Row(SECTION, f"{told}: files read, compacted", share, "%", "≤ 5", f"of {there}")
+    yield Row(SECTION, f"{title}: files read, compacted", share, "%", "≤ 5", f"of {there}")
     seconds = best(lambda: DuckdbEngine(lake).query(sql).rows(), seconds=3)
     yield Row(SECTION, "  seconds", seconds, "s")
     rows = _DAYS * (_ROWS // _FILES) * _FILES
@@ -174,14 +174,14 @@ def lookups(folder: Path) -> Iterator[Row]:
 
 
 def admitted_files(lake: LakeStore, security: int) -> tuple[int, int]:
-    """How many files there are, and how many may have rows of an instrument."""
+    """Return the number of files, and of those that may have rows of an instrument."""
     actions = visible_files(lake.delta(_TABLE))
     low, high = (actions[f"{end}.security_id"].to_numpy() for end in ("min", "max"))
     return actions.num_rows, int(((low <= security) & (high >= security)).sum())
 
 
 def planning(folder: Path) -> Iterator[Row]:
-    """How long it takes until a query could begin, by the number of the table's files."""
+    """Time the planning of a query, by the number of files of the table."""
     for files in (1, 100, 2_000):
         lake = LakeStore(folder / f"files-{files}")
         lake.ensure_tables(table_specs())
@@ -196,15 +196,15 @@ def planning(folder: Path) -> Iterator[Row]:
 
 
 def linked(lake: LakeStore, files: int) -> Iterator[NewFile]:
-    """Files of many days: one that was written, under many names."""
+    """Yield files of many days: one written file, hard-linked under many names."""
     first = number_of(_FIRST)
     written = write_rows(lake.location, _TABLE, orders(first, 0).slice(0, 1_000), first)
     (made,) = lake.new_files([written])
-    place = Path(lake.table_location(_TABLE).uri)
+    folder = Path(lake.table_location(_TABLE).uri)
     yield made
     for number in range(1, files):
         day = (_FIRST + timedelta(days=number // 8)).isoformat()
         path = f"date={day}/part-{number}.parquet"
-        (place / path).parent.mkdir(exist_ok=True)
-        (place / path).hardlink_to(place / made.path)
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).hardlink_to(folder / made.path)
         yield NewFile(made.table, path, made.size, made.rows, (("date", day),), made.stats)

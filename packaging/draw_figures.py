@@ -82,7 +82,9 @@ class Figure:
 
 def streams() -> Figure:
     """Draw the streams of a channel."""
-    made = Figure(860, 300, "The three streams of a channel; the incremental stream is on two feeds")
+    made = Figure(
+        860, 300, "The three streams of a channel; the incremental stream is on two feeds"
+    )
     made.box(20, 100, 130, 90, "Exchange", BLUE, "channel 51")
     rows = (
         (30, "incremental, feed A", TEAL, ("41", "42", "43", "44", "45", "46")),
@@ -121,9 +123,13 @@ def recovery() -> Figure:
             width = 88 * count - 6
             made.box(x, y, width, 36, words, colour)
             x += 88 * count
-    made.text(472, 180, "45 continues its rptSeq: none of its messages was lost", MUTED, "middle", 12)
+    made.text(
+        472, 180, "45 continues its rptSeq: none of its messages was lost", MUTED, "middle", 12
+    )
     made.arrow(648, 300, 648, 250)
-    made.text(648, 318, "a snapshot as of 46 heals it, then 47 and 48 are applied", MUTED, "middle", 12)
+    made.text(
+        648, 318, "a snapshot as of 46 heals it, then 47 and 48 are applied", MUTED, "middle", 12
+    )
     return made
 
 
@@ -192,7 +198,7 @@ def auctions() -> Figure:
         x += width
     made.text(102, 45, "the book crosses", MUTED, size=12)
     made.text(350, 45, "orders trade immediately", MUTED, "middle", 12)
-    made.text(495, 45, "price outside the band", MUTED, "middle", 12)
+    made.text(495, 45, "outside the band", MUTED, "middle", 12)
     made.arrow(247, 165, 247, 114)
     made.text(247, 183, "all trade at one price; no aggressor", MUTED, "middle", 12)
     made.text(
@@ -243,7 +249,13 @@ def times() -> Figure:
         made.text(x, y, words, MUTED, "middle" if x < 100 else "start", 12)
     made.arrow(775, 184, 775, 236)
     made.box(700, 240, 150, 40, "your capture", BLUE)
-    made.text(20, 250, "T1 is from the client's clock, the capture time from the capturing host's;", MUTED, size=12)
+    made.text(
+        20,
+        250,
+        "T1 is from the client's clock, the capture time from the capturing host's;",
+        MUTED,
+        size=12,
+    )
     made.text(20, 270, "all others are from the exchange's clock", MUTED, size=12)
     return made
 
