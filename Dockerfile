@@ -1,4 +1,4 @@
-# Pregão with the lake, the page and pictures; Spark and Java are left to images that have them.
+# Pregão with the lake, the page and charts, without Spark and Java.
 FROM python:3.13-slim AS build
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
@@ -9,7 +9,7 @@ FROM python:3.13-slim
 COPY --from=build /installed /usr/local
 RUN useradd --create-home pregao && mkdir /data && chown pregao /data
 USER pregao
-# Kernels are compiled once, and kept with the data.
+# Compiled kernels are cached with the data.
 ENV PREGAO_CACHE_DIR=/data/cache
 WORKDIR /data
 VOLUME /data
