@@ -280,10 +280,10 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("slow")
         if "spark" in fixtures and item.path.stem not in TOGETHER:
             raise pytest.UsageError(f"{item.path.stem} uses Spark: name it in ON_SPARK")
-    rank = {name: place for place, name in enumerate(SLOWEST)}
+    rank = {name: index for index, name in enumerate(SLOWEST)}
     several = getattr(config, "workerinput", {"workercount": 1})["workercount"] > 1
 
-    def place(item):
+    def order_of(item):
         file = item.path.stem
         # Commands come before Spark: what they say is looked at, and a Spark that a process has
         # started says something now and then, wherever its tests are. Where there are several
@@ -291,7 +291,7 @@ def pytest_collection_modifyitems(config, items):
         first = file in ON_SPARK if several else item.path.parent.name == "cli"
         return not first, item.path.parent.name != "cli", rank.get(file, len(rank))
 
-    items.sort(key=place)
+    items.sort(key=order_of)
 
 
 def pytest_collection_finish():

@@ -33,10 +33,10 @@ class Forked:
     """A piece of Python that runs with these arguments, as ``python -c`` would run it."""
 
     def __init__(self, code: str, *arguments: object) -> None:
-        self._said = Path(mkdtemp(prefix="pregao-forked-")) / "error"
+        self._error_file = Path(mkdtemp(prefix="pregao-forked-")) / "error"
         words = [str(argument) for argument in arguments]
         self._process = _FORKS.Process(
-            target=_run, args=(code, words, dict(os.environ), str(self._said))
+            target=_run, args=(code, words, dict(os.environ), str(self._error_file))
         )
         self._process.start()
 
@@ -53,12 +53,12 @@ class Forked:
             raise AssertionError(f"It had not ended after {seconds:g} s.")
         code = self._process.exitcode
         self._process.close()
-        if self._said.exists():
-            raise AssertionError(f"It ended with an error.\n{self._said.read_text()}")
+        if self._error_file.exists():
+            raise AssertionError(f"It ended with an error.\n{self._error_file.read_text()}")
         return code
 
 
-def _run(code: str, arguments: list[str], environment: dict[str, str], said: str) -> None:
+def _run(code: str, arguments: list[str], environment: dict[str, str], error_file: str) -> None:
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
@@ -66,5 +66,5 @@ def _run(code: str, arguments: list[str], environment: dict[str, str], said: str
     try:
         exec(compile(code, "<forked>", "exec"), {"__name__": "__main__"})
     except Exception:
-        Path(said).write_text(traceback.format_exc())
+        Path(error_file).write_text(traceback.format_exc())
         raise

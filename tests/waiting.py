@@ -22,7 +22,7 @@ def until(
     end = time.monotonic() + seconds
     while not (found := question()):
         if time.monotonic() > end:
-            told = found if state is None else state()
-            raise AssertionError(f"It did not come true in {seconds:g} s; what is: {told!r}.")
+            shown = found if state is None else state()
+            raise AssertionError(f"It did not come true in {seconds:g} s; what is: {shown!r}.")
         time.sleep(every)
     return found

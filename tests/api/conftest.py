@@ -22,8 +22,8 @@ def day(tmp_path_factory):
 @pytest.fixture(scope="session")
 def lake_report(day, tmp_path_factory):
     """Report of the day's ingest, with the lake."""
-    place = tmp_path_factory.mktemp("api-lake") / "lake"
-    return Lake(place), Lake(place).ingest(day)
+    path = tmp_path_factory.mktemp("api-lake") / "lake"
+    return Lake(path), Lake(path).ingest(day)
 
 
 @pytest.fixture(scope="session")

@@ -24,13 +24,13 @@ State = pregao.State
 def truth(day):
     """The books at the end, by instrument: price, size and number of each order."""
     lines = (day / "truth" / "books.jsonl").read_text().splitlines()
-    finals = [told for line in lines if (told := json.loads(line))["final"]]
+    finals = [final for line in lines if (final := json.loads(line))["final"]]
     return {
-        told["security_id"]: [
+        final["security_id"]: [
             (None if price is None else Decimal(price), size, order_id)
-            for price, size, order_id, *_ in chain(told["bids"], told["asks"])
+            for price, size, order_id, *_ in chain(final["bids"], final["asks"])
         ]
-        for told in finals
+        for final in finals
     }
 
 
@@ -53,7 +53,7 @@ def test_a_book_from_all_messages_is_the_exchanges(day, truth):
         assert content(book) == expected
 
 
-def test_a_book_of_the_instrument_whose_messages_come(day, truth):
+def test_a_book_of_the_instrument_that_messages_name(day, truth):
     for security_id, expected in truth.items():
         book = fed(pregao.Book(), pregao.read(day / "*_A.pcap", security_id=security_id))
         assert book.security_id == security_id
@@ -143,9 +143,11 @@ def test_a_followed_channel_ends_with_the_exchanges_books(day, truth):
 
 
 def test_trades_are_emitted_once_though_both_feeds_deliver_them(day):
-    told = [json.loads(line) for line in (day / "truth" / "trades.jsonl").read_text().splitlines()]
+    published = [
+        json.loads(line) for line in (day / "truth" / "trades.jsonl").read_text().splitlines()
+    ]
     trades = followed(day, kinds=(TradeDone, TradeBusted))
-    assert len(trades) == len(told)
+    assert len(trades) == len(published)
 
 
 def test_events_are_those_of_a_channel_that_is_followed_packet_by_packet(day):

@@ -57,8 +57,8 @@ def test_every_example_opens_with_what_it_does_and_how_it_is_run():
 @pytest.mark.parametrize("name", RUNS)
 def test_an_example_runs(name, day, lake, tmp_path, monkeypatch, capsys):
     arguments, shown = RUNS[name]
-    place = repr(lake).split("'")[1]
-    words = [each.format(day=day, lake=place, tmp=tmp_path) for each in arguments]
+    path = repr(lake).split("'")[1]
+    words = [each.format(day=day, lake=path, tmp=tmp_path) for each in arguments]
     monkeypatch.setattr(sys, "argv", [name, *words])
     if name == "export_backtest":  # it runs a command, which needs the package on its path
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))

@@ -9,14 +9,14 @@ import pytest
 import pregao
 from pregao.errors import UsageError
 
-SYMBOL_OF_THE_MOST_TRADES = """
+BUSIEST_SYMBOL = """
     SELECT symbol, count(*) AS trades FROM v_trades GROUP BY symbol ORDER BY trades DESC, symbol
 """
 
 
 @pytest.fixture(scope="module")
 def symbol(lake):
-    return lake.sql(SYMBOL_OF_THE_MOST_TRADES)["symbol"][0].as_py()
+    return lake.sql(BUSIEST_SYMBOL)["symbol"][0].as_py()
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_ingested_captures_are_not_ingested_again(lake, day):
     assert lake.sql("SELECT count(*) AS n FROM umdf_order_mbo_50")["n"][0] == before
 
 
-def told(path):
+def json_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -53,7 +53,7 @@ def rows_of(table):
 def test_engines_give_the_same_rows(lake, day):
     columns = ["symbol", "trade_id", "price"]
     rows = lake.table("trades", columns=columns)
-    done = {(one["symbol"], one["trade_id"]) for one in told(day / "truth" / "trades.jsonl")}
+    done = {(one["symbol"], one["trade_id"]) for one in json_lines(day / "truth" / "trades.jsonl")}
     assert {row[:2] for row in rows_of(rows)} == done
     expected = rows_of(rows)
     lazy = lake.table("trades", engine="polars", columns=columns)
@@ -67,7 +67,7 @@ def test_engines_give_the_same_rows(lake, day):
 def test_conditions_choose_rows(lake, symbol, engine):
     rows = lake.table("trades", engine=engine, where=f"symbol = '{symbol}'", columns=["symbol"])
     rows = rows.collect().to_arrow() if engine == "polars" else rows
-    expected = lake.sql(SYMBOL_OF_THE_MOST_TRADES)["trades"][0].as_py()
+    expected = lake.sql(BUSIEST_SYMBOL)["trades"][0].as_py()
     assert rows["symbol"].to_pylist() == [symbol] * expected
 
 
@@ -79,15 +79,15 @@ def test_a_table_has_names_unless_stored_values_are_requested(lake):
 
 
 def test_a_relation_outlives_the_lake_that_gave_it(lake):
-    place = lake._lake.location.path
-    relation = pregao.Lake(place).table("trades", engine="duckdb").filter("size > 0").limit(1)
+    path = lake._lake.location.path
+    relation = pregao.Lake(path).table("trades", engine="duckdb").filter("size > 0").limit(1)
     assert len(relation.fetchall()) == 1
 
 
 def test_the_book_at_the_end_is_the_exchanges(lake, day, symbol, security_id):
     (last,) = (
         one
-        for one in told(day / "truth" / "books.jsonl")
+        for one in json_lines(day / "truth" / "books.jsonl")
         if one["security_id"] == security_id and one["final"]
     )
     book = lake.book(symbol)
@@ -107,12 +107,12 @@ def test_the_book_at_the_end_is_the_exchanges(lake, day, symbol, security_id):
 def test_a_time_is_of_the_zone_that_is_named(lake, symbol):
     when = lake.table("trades", columns=["time_ns"], where=f"symbol = '{symbol}'")
     at = when["time_ns"][0].as_py() // 1_000_000_000
-    here = datetime.fromtimestamp(at, UTC)
+    time = datetime.fromtimestamp(at, UTC)
     there = datetime.fromtimestamp(at - 3 * 3600, UTC).replace(tzinfo=None)
     expected = lake.book(symbol, at * 1_000_000_000)
     for same in (
-        lake.book(symbol, here),
-        lake.book(symbol, str(here)),
+        lake.book(symbol, time),
+        lake.book(symbol, str(time)),
         lake.book(symbol, there, tz="America/Sao_Paulo"),
         lake.book(symbol, f"{there}", tz="America/Sao_Paulo"),
         lake.book(symbol, f"{there}-03:00", tz="Asia/Tokyo"),

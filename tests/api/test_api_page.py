@@ -22,9 +22,9 @@ def test_the_examples_of_the_page_run(examples, tmp_path, monkeypatch, capsys):
     names = {}
     for example in examples:
         exec(compile(example, str(PAGE), "exec"), names)  # the page's own code
-    told = capsys.readouterr().out
-    assert "VALID" in told
-    assert "PETR4 2026-05-21: valid" in told
+    output = capsys.readouterr().out
+    assert "VALID" in output
+    assert "PETR4 2026-05-21: valid" in output
     assert names["trades"].num_rows > 0
     assert names["bars"].collect().height > 0
     assert len(examples) >= 6

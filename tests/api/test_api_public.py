@@ -52,8 +52,8 @@ def test_a_simulated_day_is_the_commands(tmp_path):
         "duration": "1m",
         "profile": "equities",
     }
-    told = pregao.simulate(tmp_path / "one", **arguments)
-    assert told == json.loads((tmp_path / "one" / "truth" / "summary.json").read_text())
+    summary = pregao.simulate(tmp_path / "one", **arguments)
+    assert summary == json.loads((tmp_path / "one" / "truth" / "summary.json").read_text())
     pregao.simulate(str(tmp_path / "two"), **arguments)
     names = [path.name for path in (tmp_path / "one").glob("*.pcap")]
     assert names

@@ -183,7 +183,7 @@ def test_orders_of_entrypoint(tmp_path):
 def legacy(path):
     market = Market()
     for number in range(1, 4):
-        bid = entry("0", 0, 1111, number, place=1, size=100, price=Decimal("10.50"))
+        bid = entry("0", 0, 1111, number, position=1, size=100, price=Decimal("10.50"))
         market.raw(incremental(number, bid))
     return market.raw(news(4)).write(path)
 
@@ -245,13 +245,13 @@ def test_captures_of_the_legacy_feed_are_followed_as_those_of_the_binary_one(tmp
         )
     ).run()  # fmt: skip
     kinds = (TradeDone, InstrumentChanged)
-    told = {}
+    results = {}
     for feed, names in (
         ("legacy", sorted(tmp_path.glob("*Legacy*.pcap"))),
         ("binary", [path for path in tmp_path.glob("*.pcap") if "Legacy" not in path.name]),
     ):
         found = list(pregao.follow(*names, kinds=kinds, from_the_start=True))
-        told[feed] = (
+        results[feed] = (
             [
                 (each.channel, each.symbol, event.trade_id, event.price, event.size)
                 for each in found
@@ -259,5 +259,5 @@ def test_captures_of_the_legacy_feed_are_followed_as_those_of_the_binary_one(tmp
             ],
             {each.symbol for each in found if isinstance(each.event, InstrumentChanged)},
         )
-    assert told["legacy"] == told["binary"]
-    assert told["legacy"][0]
+    assert results["legacy"] == results["binary"]
+    assert results["legacy"][0]

@@ -20,7 +20,7 @@ CELL_END = re.compile(r"(?<!\\)\|")
 class Row:
     """A row of a table that has a column for the status."""
 
-    place: str
+    location: str
     cells: dict[str, str]
 
 
@@ -59,11 +59,11 @@ def faults_of(text, name="a file", folder=FOLDER):
     for row in rows_of(text, name):
         status = row.cells["Status"]
         if status not in STATUSES:
-            faults.append(f"{row.place}: the status is {status!r}, not one of {STATUSES}")
+            faults.append(f"{row.location}: the status is {status!r}, not one of {STATUSES}")
         if status in ("done", "partly") and not LINK.search(row.cells.get("Tests", "")):
-            faults.append(f"{row.place}: nothing shows that it is {status}")
+            faults.append(f"{row.location}: nothing shows that it is {status}")
         if status == "partly" and "Open:" not in row.cells["Extent and reading"]:
-            faults.append(f"{row.place}: it does not say what is open")
+            faults.append(f"{row.location}: it does not say what is open")
     for words, target in LINK.findall(text):
         path = (folder / target).resolve()
         if not path.exists():
@@ -118,7 +118,7 @@ def test_umdf_has_a_row_for_every_template():
 
 
 HEAD = "| Section | Subject | Status | Extent and reading | Tests |\n|---|---|---|---|---|\n"
-HERE = "../../tests/architecture/test_compliance.py"
+MODULE = "../../tests/architecture/test_compliance.py"
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ HERE = "../../tests/architecture/test_compliance.py"
         ("| §1 | a | yes | | |", "the status is 'yes'"),
         ("| §1 | a | done | all of it | |", "nothing shows that it is done"),
         (
-            f"| §1 | a | partly | a part | [test_the_specifications_have_their_files]({HERE}) |",
+            f"| §1 | a | partly | a part | [test_the_specifications_have_their_files]({MODULE}) |",
             "it does not say what is open",
         ),
-        (f"| §1 | a | done | | [test_that_nobody_wrote]({HERE}) |", "has no test"),
+        (f"| §1 | a | done | | [test_that_nobody_wrote]({MODULE}) |", "has no test"),
         ("| §1 | a | done | | [test_x](../../tests/house/test_nothing.py) |", "does not exist"),
-        (f"| §1 | a | done | | [this one]({HERE}) |", "names no test"),
+        (f"| §1 | a | done | | [this one]({MODULE}) |", "names no test"),
     ],
 )
 def test_an_error_in_a_table_is_found(row, fault):
@@ -142,5 +142,5 @@ def test_an_error_in_a_table_is_found(row, fault):
 
 
 def test_an_intact_table_has_no_faults():
-    row = f"| §1 | a | partly | Open: b | [test_an_intact_table_has_no_faults]({HERE}) |"
+    row = f"| §1 | a | partly | Open: b | [test_an_intact_table_has_no_faults]({MODULE}) |"
     assert faults_of(f"{HEAD}{row}\n| §2 | c | open | | |") == []

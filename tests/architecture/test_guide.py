@@ -165,11 +165,11 @@ def test_an_order_passes_through_the_listed_functions_in_this_order(tmp_path):
         buyer.new(1, quantity=1000, price=12)
         buyer.one("ExecutionReport_New")
         # The exchange's thread records now only what the next order calls.
-        exchange.asked(lambda _: calls.first.clear())
+        exchange.call(lambda _: calls.first.clear())
         seller.new(2, "SELL", 200, 12)
-        assert [name for name, _ in seller.hear(2)] == [
+        assert [name for name, _ in seller.read_messages(2)] == [
             "ExecutionReport_New",
             "ExecutionReport_Trade",
         ]
-        recorded = exchange.asked(lambda _: list(calls.first))
+        recorded = exchange.call(lambda _: list(calls.first))
     assert recorded == listed

@@ -16,8 +16,8 @@ def compiled(name):
     """The compiled form, as a function that Python can call."""
     inner = getattr(_compiled, name)
 
-    def load(array, place):
-        return inner(array, place)
+    def load(array, index):
+        return inner(array, index)
 
     def work(word):
         return inner(word)
@@ -31,10 +31,10 @@ WORKS = {name: compiled(name) for name in OF_A_WORD}
 
 @given(st.binary(min_size=8, max_size=24), st.data())
 def test_numbers_are_read_at_any_offset(content, data):
-    place = data.draw(st.integers(0, len(content) - 8))
+    offset = data.draw(st.integers(0, len(content) - 8))
     array = np.frombuffer(bytearray(content), np.uint8)
     for name, load in LOADS.items():
-        assert getattr(_interpreted, name)(array, place) == load(array, place), name
+        assert getattr(_interpreted, name)(array, offset) == load(array, offset), name
 
 
 @given(WORDS)
@@ -44,19 +44,19 @@ def test_words_are_compared_alike(word):
 
 
 @given(WORDS, st.integers(0, 5))
-def test_a_word_is_stored_anywhere(word, place):
+def test_a_word_is_stored_anywhere(word, offset):
     array = np.zeros(13, np.uint8)
-    _interpreted.store_u64(array, place, np.uint64(word))
-    assert int(_interpreted.load_u64(array, place)) == word
+    _interpreted.store_u64(array, offset, np.uint64(word))
+    assert int(_interpreted.load_u64(array, offset)) == word
 
 
 def mixed(words, small, count):
     """Reckons with numbers of several sizes, which wrap around or widen."""
     total = np.uint64(0)
-    for place in range(count):
-        total = (total ^ words[place]) * np.uint64(0x9E3779B97F4A7C15)
-        total += np.uint64((small[place] << 8) + small[place])
-        small[place] = small[place] >> 1
+    for index in range(count):
+        total = (total ^ words[index]) * np.uint64(0x9E3779B97F4A7C15)
+        total += np.uint64((small[index] << 8) + small[index])
+        small[index] = small[index] >> 1
     return total
 
 
@@ -76,12 +76,12 @@ COMPILED = _compiled.njit(mixed)
 @pytest.mark.parametrize(
     ("view", "kind"), [("words_at", np.int64), ("halves_at", np.int32), ("bytes_at", np.uint8)]
 )
-def test_memory_is_seen_as_an_array(view, kind):
+def test_memory_is_viewed_as_an_array(view, kind):
     memory = np.arange(5, dtype=kind)
-    seen = getattr(_interpreted, view)(memory.ctypes.data, 5)
-    seen[2] = 100
+    viewed = getattr(_interpreted, view)(memory.ctypes.data, 5)
+    viewed[2] = 100
     assert memory.tolist() == [0, 1, 100, 3, 4]
-    assert [seen[place] for place in range(5)] == memory.tolist()
+    assert [viewed[index] for index in range(5)] == memory.tolist()
 
 
 def test_a_kernel_returns_arrays_as_given():

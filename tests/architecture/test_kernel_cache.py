@@ -210,8 +210,8 @@ def small_package(folder):
 
 def test_compiled_kernels_serve_the_same_sources_elsewhere(tmp_path):
     shown = []
-    for place in ("here", "there"):
-        package = small_package(tmp_path / place)
+    for name in ("here", "there"):
+        package = small_package(tmp_path / name)
         environment = {"PYTHONPATH": str(package.parent), "PREGAO_CACHE_DIR": str(tmp_path)}
         result = run(environment, ANSWER)
         assert not result.stderr
@@ -241,38 +241,38 @@ def aged(folder, days):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("PREGAO_CACHE_DIR", str(tmp_path))
     return tmp_path / "numba"
 
 
-def test_a_new_folder_removes_those_unused_for_a_month(place):
-    unused = aged(place / f"kernels-{OLD}", 31)
-    half_gone = aged(place / f".kernels-{OLD}.12.unused", 31)
-    used = aged(place / f"kernels-{'0' * 32}", 29)
-    foreign = aged(place / "others", 400)
-    assert cache_folder(DIGEST) == place / f"kernels-{DIGEST}"
+def test_a_new_folder_removes_those_unused_for_a_month(cache):
+    unused = aged(cache / f"kernels-{OLD}", 31)
+    half_gone = aged(cache / f".kernels-{OLD}.12.unused", 31)
+    used = aged(cache / f"kernels-{'0' * 32}", 29)
+    other = aged(cache / "others", 400)
+    assert cache_folder(DIGEST) == cache / f"kernels-{DIGEST}"
     assert not unused.exists()
     assert not half_gone.exists()
     assert used.exists()
-    assert foreign.exists()
+    assert other.exists()
 
 
-def test_a_folder_that_is_used_again_is_kept(place):
-    folder = aged(place / f"kernels-{OLD}", 400)
+def test_a_folder_that_is_used_again_is_kept(cache):
+    folder = aged(cache / f"kernels-{OLD}", 400)
     assert cache_folder(OLD) == folder
     assert cache_folder(DIGEST) != folder
     assert (folder / "sbe_1" / "kernel.nbi").exists()
 
 
-def test_what_cannot_be_removed_does_no_harm(place, monkeypatch):
-    unused = aged(place / f"kernels-{OLD}", 31)
+def test_what_cannot_be_removed_does_no_harm(cache, monkeypatch):
+    unused = aged(cache / f"kernels-{OLD}", 31)
 
     def refused(*_arguments):
         raise PermissionError("refused")
 
     monkeypatch.setattr(Path, "rename", refused)
-    assert cache_folder(DIGEST) == place / f"kernels-{DIGEST}"
+    assert cache_folder(DIGEST) == cache / f"kernels-{DIGEST}"
     assert unused.exists()
 
 

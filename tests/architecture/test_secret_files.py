@@ -16,7 +16,7 @@ MAX_BYTES = 400
 SECRET = b"aws_access_key_id = A\naws_secret_access_key = B\n"
 
 
-def made(folder, kind):
+def make_file(folder, kind):
     """Make a file, or another thing, that breaks one rule."""
     path = folder / "secret"
     path.write_bytes(SECRET)
@@ -74,7 +74,7 @@ def owned_by(user, monkeypatch):
 @pytest.mark.parametrize("kind", BROKEN)
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_refuses_a_secret_that_is_not_ours_alone(tmp_path, monkeypatch, reader, kind):
-    path = made(tmp_path, kind)
+    path = make_file(tmp_path, kind)
     if kind == "another":
         owned_by(12345, monkeypatch)
     with pytest.raises((SecretFileError, UsageError)) as refused:
@@ -86,7 +86,7 @@ def test_every_reader_refuses_a_secret_that_is_not_ours_alone(tmp_path, monkeypa
 @pytest.mark.parametrize("user", [0, os.geteuid()])
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o700])
 def test_a_secret_of_ours_or_of_root_is_read(tmp_path, monkeypatch, user, mode):
-    path = made(tmp_path, mode)
+    path = make_file(tmp_path, mode)
     owned_by(user, monkeypatch)
     assert read_secret(path, len(SECRET)) == SECRET
     with pytest.raises(SecretFileError, match=f"has more than {len(SECRET) - 1} bytes"):
@@ -94,7 +94,7 @@ def test_a_secret_of_ours_or_of_root_is_read(tmp_path, monkeypatch, user, mode):
 
 
 def test_a_refused_secret_keeps_its_mode_and_its_descriptor_is_closed(tmp_path):
-    path = made(tmp_path, 0o644)
+    path = make_file(tmp_path, 0o644)
     before = len([*Path("/proc/self/fd").iterdir()])
     for _ in range(3):
         with pytest.raises(SecretFileError):

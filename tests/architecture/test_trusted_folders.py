@@ -151,8 +151,8 @@ def test_links_of_ours_lead_to_the_base(tmp_path: Path) -> None:
         private_folder(tmp_path / "round", "ours")
 
 
-@pytest.fixture(name="places")
-def all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+@pytest.fixture(name="bases")
+def cache_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """A base for each candidate folder of a cache, in their order."""
     found = {}
     for name in ("PREGAO_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"):
@@ -163,7 +163,7 @@ def all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Pat
     return found
 
 
-def test_unsafe_folders_are_skipped_and_named(places: dict[str, Path]) -> None:
+def test_unsafe_folders_are_skipped_and_named(bases: dict[str, Path]) -> None:
     expected = {
         "PREGAO_CACHE_DIR": Path("numba"),
         "NUMBA_CACHE_DIR": Path(),
@@ -174,9 +174,9 @@ def test_unsafe_folders_are_skipped_and_named(places: dict[str, Path]) -> None:
     for name, inner in expected.items():
         assert refused_folders() == reasons
         for kind in ("kernels", "classes"):
-            assert cache_folder(DIGEST, kind) == places[name] / inner / f"{kind}-{DIGEST}"
-        places[name].chmod(0o777)
-        reasons.append(f"{places[name]} can be written by other users")
+            assert cache_folder(DIGEST, kind) == bases[name] / inner / f"{kind}-{DIGEST}"
+        bases[name].chmod(0o777)
+        reasons.append(f"{bases[name]} can be written by other users")
     assert cache_folder(DIGEST) is None
     assert cache_folder(DIGEST, "classes") is None
     assert refused_folders() == reasons

@@ -74,13 +74,13 @@ TABLES = ("Trade_53", "SecurityDefinition_12", "SnapshotFullRefresh_Orders_MBO_7
 
 @pytest.mark.parametrize(("blocked", "tables"), [(BLOCKED, TABLES), (BARE, ())])
 def test_reading_without_numba_gives_the_same(day, blocked, tables):
-    here = {}
-    exec(LOOK, here)
+    names = {}
+    exec(LOOK, names)
     code = f"{LOOK}\nprint(json.dumps(looked({str(day)!r}, {tables!r})))"
     found = answer(without(blocked, code, day.parent))
     assert found["messages"][0] > 300
     assert found["events"][0] > 100
-    assert found == json.loads(json.dumps(here["looked"](str(day), tables)))
+    assert found == json.loads(json.dumps(names["looked"](str(day), tables)))
 
 
 def outputs(folder):

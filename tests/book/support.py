@@ -82,10 +82,10 @@ class Feed:
 
 def fill(book, feed, rows):
     """Enter orders given as (side, id, price, size), each at the end of its side."""
-    places = {BID: 0, ASK: 0}
+    positions = {BID: 0, ASK: 0}
     for side, order_id, price, size in rows:
-        places[side] += 1
-        fault = book.apply(feed.new(side, order_id, price, size, position=places[side]))
+        positions[side] += 1
+        fault = book.apply(feed.new(side, order_id, price, size, position=positions[side]))
         assert fault is None, fault
 
 
@@ -94,7 +94,7 @@ def shown(book, side):
     return [(order.order_id, order.size, order.price) for order in book.orders(side)]
 
 
-def place(book, order_id):
+def position_in_side(book, order_id):
     """Position of an order on its side, from 1."""
     position = book.queue_position(order_id)
     assert position is not None
@@ -109,7 +109,7 @@ _STEPS = (
     + ["move", "move", "flag", "thru", "from", "from", "empty", "reset", "snapshot", "gap"]
     + ["doubt", "doubt", "confirm", "settle"]
 )
-_ODDITIES = ["unknown", "duplicate", "side", "size", "price", "no id", "place", "stray", "cut"]
+_ODDITIES = ["unknown", "duplicate", "side", "size", "price", "no id", "position", "stray", "cut"]
 
 steps = st.tuples(
     st.sampled_from(_STEPS),
@@ -150,18 +150,18 @@ class Story:
         self.next_id = 100
         self.updates = []
 
-    def tell(self, script):
+    def play(self, script):
         for step in script:
             for update in self._updates(*step):
                 self.updates.append(update)
                 self.book.apply(update)
         return self.updates
 
-    def _place(self, side, order_id):
+    def _position(self, side, order_id):
         orders = self.book.orders(side)
         return 1 + next(i for i, order in enumerate(orders) if order.order_id == order_id)
 
-    def _new_place(self, side, price):
+    def _new_position(self, side, price):
         """Position of a new order of this price, in books kept by price."""
         better = [
             order
@@ -172,20 +172,20 @@ class Story:
         ]
         return len(better) + 1
 
-    def _updates(self, step, side, price, size, pick, odd, told):
+    def _updates(self, step, side, price, size, pick, odd, complete):
         side = Side(side)
         feed = self.feed
         price = None if price == 0 else 1000 + price
         orders = self.book.orders(side)
         chosen = orders[pick % len(orders)] if orders else None
         if self.book.state is State.STALE and pick % 3 == 0:
-            return [feed.empty()] if told else self._snapshot(None, pick, told=True)
+            return [feed.empty()] if complete else self._snapshot(None, pick, complete=True)
         implied = pick % 9 == 0
         recovery = pick % 7 == 0
         if odd == "stray":
             return (
                 [SnapshotOrder(feed.key(), side, 7, price, size)]
-                if told
+                if complete
                 else [SnapshotEnded(feed.key())]
             )
         match step:
@@ -206,7 +206,7 @@ class Story:
             case "settle":
                 return [RebuildEnded(feed.key())]
             case "snapshot":
-                return self._snapshot(odd, pick, told)
+                return self._snapshot(odd, pick, complete)
         if step == "add" or chosen is None:
             self.next_id += 1 + pick % 3
             order_id = self.next_id if not implied else self.next_id + 1_000_000
@@ -214,16 +214,16 @@ class Story:
                 order_id = pick * size  # an old number that comes back first in its level
             if odd == "duplicate" and chosen is not None:
                 order_id = chosen.order_id
-            place = self._new_place(side, price) if odd != "place" else pick
+            position = self._new_position(side, price) if odd != "position" else pick
             return [
                 feed.new(
                     side, None if odd == "no id" else order_id, price, size,
-                    position=None if odd == "cut" else place,
-                    firm=pick or None, insert_time_ns=size if told else None,
+                    position=None if odd == "cut" else position,
+                    firm=pick or None, insert_time_ns=size if complete else None,
                     implied=implied, recovery=recovery,
                 )
             ]  # fmt: skip
-        place = self._place(side, chosen.order_id) if odd != "place" else pick
+        position = self._position(side, chosen.order_id) if odd != "position" else pick
         name = {"unknown": 3, "no id": None}.get(odd, chosen.order_id)
         line = side.other if odd == "side" else side
         before = chosen.size + (odd == "size")
@@ -231,20 +231,20 @@ class Story:
             was = chosen.price if odd != "price" else 999
             return [
                 feed.delete(
-                    line, name, was if told else None, before if told else None,
-                    position=place,
+                    line, name, was if complete else None, before if complete else None,
+                    position=position,
                 )
             ]  # fmt: skip
         new_price = price if step == "move" else chosen.price
         return [
             feed.change(
-                line, name, new_price, size, previous_size=before if told else None,
-                position=None if odd == "cut" else place, firm=pick or None,
+                line, name, new_price, size, previous_size=before if complete else None,
+                position=None if odd == "cut" else position, firm=pick or None,
                 implied=chosen.implied != (step == "flag"), recovery=recovery,
             )
         ]  # fmt: skip
 
-    def _snapshot(self, odd, pick, told):
+    def _snapshot(self, odd, pick, complete):
         orders = self.book.orders(BID) + self.book.orders(ASK)
         made = [
             SnapshotOrder(
@@ -256,8 +256,8 @@ class Story:
         bids = sum(order.side is BID for order in made) + (odd == "size")
         asks = sum(order.side is ASK for order in made)
         parts = self.feed.snapshot(
-            *made, bids=bids if told else None, asks=asks if told or pick % 2 else None
+            *made, bids=bids if complete else None, asks=asks if complete or pick % 2 else None
         )
         if odd == "cut":
             parts.insert(len(parts) // 2, self.feed.thru(BID))
-        return parts[:-1] if odd == "place" else parts
+        return parts[:-1] if odd == "position" else parts

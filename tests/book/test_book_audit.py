@@ -55,7 +55,7 @@ def test_orders_without_numbers_are_compared_by_position():
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), fault=st.integers(0, 3))
 def test_a_planted_fault_is_found_and_a_clean_book_is_not_blamed(seed, fault):
-    updates = Story(by_position=False).tell(
+    updates = Story(by_position=False).play(
         [step for step in long_script(seed, 60) if step[0] in ("add", "change", "delete")]
     )
     rows = rows_of([(1, at, update) for at, update in enumerate(updates)])

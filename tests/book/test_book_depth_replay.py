@@ -50,30 +50,30 @@ depths = st.none() | st.integers(1, 6)
 
 def updates_of(at, step):
     """A random step; its positions usually exist, and sometimes do not."""
-    kind, side, place, price, size, orders, flag = step
+    kind, side, position, price, size, orders, flag = step
     where = key(at)
     rest = {"rpt_seq": None, "recovery": flag and size % 5 == 0}
     match kind:
         case "add":
-            return [LevelAdded(where, side, place, price, size, orders, **rest)]
+            return [LevelAdded(where, side, position, price, size, orders, **rest)]
         case "change":
-            told = price if flag and size % 7 == 0 else None
-            return [LevelChanged(where, side, place, told, size, orders, **rest)]
+            stated = price if flag and size % 7 == 0 else None
+            return [LevelChanged(where, side, position, stated, size, orders, **rest)]
         case "delete":
-            return [LevelDeleted(where, side, place)]
+            return [LevelDeleted(where, side, position)]
         case "overlay":
             return [LevelOverlaid(where, side, price, size, orders, **rest)]
         case "thru":
             return [SideCleared(where, side)]
         case "from":
-            return [TopRemoved(where, side, place)]
+            return [TopRemoved(where, side, position)]
         case "snapshot" | "begin" | "row" | "end":
             rows = [
                 SnapshotLevel(where, side, 1000 + number, size + number, orders)
-                for number in range(place % 5 if kind == "snapshot" else 1)
+                for number in range(position % 5 if kind == "snapshot" else 1)
             ]
-            told = (len(rows) + (size == 7), 0) if side is BID else (0, len(rows))
-            whole = [SnapshotStarted(where, *(told if flag else ())), *rows, SnapshotEnded(where)]
+            stated = (len(rows) + (size == 7), 0) if side is BID else (0, len(rows))
+            whole = [SnapshotStarted(where, *(stated if flag else ())), *rows, SnapshotEnded(where)]
             return {"snapshot": whole, "begin": whole[:1], "row": rows, "end": whole[-1:]}[kind]
     plain = {
         "empty": BookEmptied, "reset": BookReset, "gap": MessagesMissing, "doubt": GapPossible,
@@ -82,7 +82,7 @@ def updates_of(at, step):
     return [plain[kind](where)]
 
 
-def told(stories, per_event):
+def story_rows(stories, per_event):
     rows = []
     for instrument, script in enumerate(stories, 7):
         own = [update for at, step in enumerate(script) for update in updates_of(at, step)]
@@ -133,7 +133,7 @@ def shown(book):
     per_event=st.integers(1, 3),
 )
 def test_kernels_equal_the_class_on_any_sequence(stories, market_depth, depth, per_event):
-    rows = told(stories, per_event)
+    rows = story_rows(stories, per_event)
     replay = Replay(BookKind.DEPTH, depth, market_depth=market_depth, capacity=1, chunk=3)
     replayed = replay.run(rows_of(rows), dump_at=range(len(rows)))
     ticks, faults, books = expected(rows, market_depth, depth)
@@ -153,7 +153,7 @@ def test_kernels_equal_the_class_on_any_sequence(stories, market_depth, depth, p
 @settings(max_examples=60, deadline=None)
 @given(script=st.lists(steps, max_size=60), market_depth=depths)
 def test_the_rows_of_a_full_book_bring_a_replay_to_it(script, market_depth):
-    rows = told([script], 1)
+    rows = story_rows([script], 1)
     whole = Replay(BookKind.DEPTH, 0, market_depth=market_depth)
     for book in whole.run(rows_of(rows), dump_at=range(len(rows))).books:
         again = Replay(BookKind.DEPTH, 0, market_depth=market_depth)

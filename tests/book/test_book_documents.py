@@ -5,7 +5,7 @@ from pregao.book.replay import Replay
 from pregao.book.state import State
 from pregao.book.update_rows import rows_of
 from pregao.book.views import BookLevel
-from tests.book.support import ASK, BID, Feed, fill, place, shown
+from tests.book.support import ASK, BID, Feed, fill, position_in_side, shown
 
 # 12.2.1 a): the book of instrument A, sides as (id, size, price), prices in cents.
 BIDS = [
@@ -147,7 +147,7 @@ def test_12_2_3_matching_a_resting_order():
         feed.change(ASK, 645120, 1230, 10, previous_size=20),
     ]
     for step in steps:
-        assert place(book, step.order_id) == 1  # the implicit position
+        assert position_in_side(book, step.order_id) == 1  # the implicit position
         apply_all(book, step)
     assert shown(book, ASK) == [(645120, 10, 1230), (434001, 25, 1260), (200452, 10, 1280)]
     assert shown(book, BID) == BIDS
@@ -184,10 +184,10 @@ def test_13_1_1_matching_disclosed_quantity_orders():
     ]
     for step, order_id in steps:
         if book.order(order_id):
-            assert place(book, order_id) == 1
+            assert position_in_side(book, order_id) == 1
         apply_all(book, step)
         if book.order(order_id):
-            assert place(book, order_id) == 1
+            assert position_in_side(book, order_id) == 1
     assert shown(book, BID) == [(sord_3, 500, 2050)]
 
 
@@ -223,7 +223,7 @@ def test_18_3_match_that_involves_an_implied_order():
     """Read with the sides of the update table put right; the synthetic order comes back later."""
     january, july, spread, feed = implied_in()
     for step in (feed.delete(ASK, 30, 35, 15), feed.delete(ASK, 5_000_000, 35, 10)):
-        assert place(spread, step.order_id) == 1
+        assert position_in_side(spread, step.order_id) == 1
         assert spread.apply(step) is None
     assert january.apply(feed.change(BID, 10, 699, 5, previous_size=10)) is None
     assert july.apply(feed.change(ASK, 20, 734, 5, previous_size=10)) is None

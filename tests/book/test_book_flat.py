@@ -8,7 +8,7 @@ from pregao.book.updates import Side
 from tests.book.support import ASK, BID, Feed, Story, fill, long_script, scripts
 
 
-def said(book):
+def readable_state(book):
     """All that can be read of a book."""
     return (
         book.state,
@@ -30,30 +30,30 @@ def follow(updates):
     flat, plain = FlatBook(), PriorityBook()
     for update in updates:
         assert flat.apply(update) == plain.apply(update)
-        assert said(flat) == said(plain)
+        assert readable_state(flat) == readable_state(plain)
     return flat, plain
 
 
 @given(scripts)
 @settings(max_examples=60, deadline=None)
 def test_any_updates_make_the_same_book_and_the_same_faults(script):
-    follow(Story(by_position=False).tell(script))
+    follow(Story(by_position=False).play(script))
 
 
 def test_a_long_story_grows_the_book_and_every_order_is_found():
-    flat, plain = follow(Story(by_position=False).tell(long_script(5, 400)))
+    flat, plain = follow(Story(by_position=False).play(long_script(5, 400)))
     feed = Feed()
     for number in range(500):
         update = feed.new(BID if number % 2 else ASK, 10_000 + number, 1000 + number % 37, 1)
         assert flat.apply(update) == plain.apply(update)
-    assert said(flat) == said(plain)
+    assert readable_state(flat) == readable_state(plain)
     for side in Side:
         for order in plain.orders(side):
             assert flat.order(order.order_id) == order
             assert flat.queue_position(order.order_id) == plain.queue_position(order.order_id)
     assert flat.order(3) is None
     assert flat.order(2**64) is None
-    assert said(flat.plain())[7:] == said(plain)[7:]
+    assert readable_state(flat.plain())[7:] == readable_state(plain)[7:]
 
 
 def test_numbers_that_no_array_holds_are_refused_or_left_out():

@@ -108,8 +108,8 @@ FIVE_ROWS = [
 
 def price_depth_book(levels=FIVE_ROWS, market_depth=5):
     book = PriceDepthBook(market_depth)
-    for place, level in enumerate(levels, 1):
-        fault = book.apply(LevelAdded(key(place), BID, place, *level))
+    for position, level in enumerate(levels, 1):
+        fault = book.apply(LevelAdded(key(position), BID, position, *level))
         assert fault is None
     return book
 
@@ -254,6 +254,6 @@ def test_a_snapshot_heals_a_price_depth_book():
 
 def test_a_price_depth_book_without_a_limit_keeps_every_level():
     book = PriceDepthBook(None)
-    for place in range(1, 31):
-        assert book.apply(LevelAdded(key(place), ASK, place, 1000 + place, 1, 1)) is None
+    for position in range(1, 31):
+        assert book.apply(LevelAdded(key(position), ASK, position, 1000 + position, 1, 1)) is None
     assert len(book.levels(ASK)) == 30

@@ -65,17 +65,17 @@ def test_a_book_by_priority_keeps_that_order(rows):
 
 @MANY
 @given(st.permutations(range(1, 7)))
-def test_a_book_by_position_uses_the_given_positions(places):
+def test_a_book_by_position_uses_the_given_positions(positions):
     side = np.array([0, 0, 0, 1, 1, 1], np.uint8)
-    owner, position = np.zeros(6, np.int64), np.array(places, np.int64)
+    owner, position = np.zeros(6, np.int64), np.array(positions, np.int64)
     order = queue_order(owner, side, position, side, position, position)
     found = list(range(6)) if order is None else order.tolist()
-    assert found == sorted(range(6), key=lambda at: (side[at], places[at]))
+    assert found == sorted(range(6), key=lambda at: (side[at], positions[at]))
     book = PositionBook()
     book.apply(SnapshotStarted(KEY))
     for at in found[:3]:
-        book.apply(SnapshotOrder(KEY, Side.BID, places[at], None, 1))
-    assert [each.order_id for each in book.orders(Side.BID)] == sorted(places[:3])
+        book.apply(SnapshotOrder(KEY, Side.BID, positions[at], None, 1))
+    assert [each.order_id for each in book.orders(Side.BID)] == sorted(positions[:3])
 
 
 @MANY

@@ -17,17 +17,17 @@ from pregao.book.update_rows import NULL, UpdateKind, UpdateRows, none_if_null, 
 from pregao.book.updates import Side
 from pregao.book.views import BookLevel
 from pregao.errors import UsageError
-from tests.book.support import BID, Feed, Story, long_script, place, scripts
+from tests.book.support import BID, Feed, Story, long_script, position_in_side, scripts
 
 KINDS = [BookKind.PRIORITY, BookKind.POSITION]
 CLASSES = {BookKind.PRIORITY: PriorityBook, BookKind.POSITION: PositionBook}
 
 
-def told(kind, stories, per_event):
+def story_rows(kind, stories, per_event):
     """Scripts, one per instrument, as (instrument, event, update): some events have several."""
     rows = []
     for instrument, script in enumerate(stories, 7):
-        updates = Story(kind is BookKind.POSITION).tell(script)
+        updates = Story(kind is BookKind.POSITION).play(script)
         rows += [(instrument, at // per_event, update) for at, update in enumerate(updates)]
     return rows
 
@@ -72,8 +72,8 @@ def as_orders(book, side):
     return book.orders(Side(side))
 
 
-def compare(replayed, twin, depth):
-    ticks, faults, books = twin
+def compare(replayed, plain_result, depth):
+    ticks, faults, books = plain_result
     assert replayed.faults == faults
     assert [book.row for book in replayed.books] == list(range(len(books)))
     for found, (state, bids, asks) in zip(replayed.books, books, strict=True):
@@ -104,7 +104,7 @@ def compare(replayed, twin, depth):
     check_sizes=st.booleans(),
 )
 def test_kernels_equal_the_classes_on_any_sequence(kind, stories, depth, per_event, check_sizes):
-    rows = told(kind, stories, per_event)
+    rows = story_rows(kind, stories, per_event)
     replay = Replay(kind, depth, check_sizes=check_sizes, capacity=1, chunk=3)
     replayed = replay.run(rows_of(rows), dump_at=range(len(rows)))
     compare(replayed, expected(kind, rows, depth, check_sizes), depth)
@@ -115,7 +115,7 @@ def test_kernels_equal_the_classes_on_any_sequence(kind, stories, depth, per_eve
 @given(seed=st.integers(0, 2**32), depth=st.integers(0, 11), per_event=st.integers(1, 4))
 def test_kernels_equal_the_classes_on_long_sequences(kind, seed, depth, per_event):
     stories = [long_script(seed, 250), long_script(seed + 1, 100)]
-    rows = told(kind, stories, per_event)
+    rows = story_rows(kind, stories, per_event)
     replayed = Replay(kind, depth, capacity=16, chunk=50).run(
         rows_of(rows), dump_at=range(len(rows))
     )
@@ -129,7 +129,7 @@ def test_kernels_equal_the_classes_on_long_sequences(kind, seed, depth, per_even
     cuts=st.lists(st.integers(0, 120), max_size=4),
 )
 def test_a_replay_can_stop_anywhere_and_continue(kind, stories, cuts):
-    rows = told(kind, stories, 2)
+    rows = story_rows(kind, stories, 2)
     whole = Replay(kind, 3).run(rows_of(rows), dump_at=range(len(rows)))
     replay = Replay(kind, 3, chunk=2)
     edges = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
@@ -156,7 +156,7 @@ def test_a_replay_can_stop_anywhere_and_continue(kind, stories, cuts):
 @settings(max_examples=40, deadline=None)
 @given(script=scripts, cut=st.integers(0, 60))
 def test_a_full_book_brings_another_replay_to_the_same_state(kind, script, cut):
-    rows = told(kind, [script], 1)
+    rows = story_rows(kind, [script], 1)
     if not rows:
         return
     cut = min(cut, len(rows) - 1)
@@ -191,7 +191,7 @@ def test_deep_books_grow_and_empty_again(kind):
         if order_id % 3 == 0:
             gone = standing.pop(int(rng.integers(0, len(standing))))
             order = book.order(gone)
-            at = place(book, gone)
+            at = position_in_side(book, gone)
             update = feed.delete(BID, gone, order.price, order.size, position=at)
             book.apply(update)
             rows.append((1, order_id, update))
@@ -248,9 +248,9 @@ def test_any_numbers_at_all_are_survived(data, kind):
     numbers = st.one_of(
         st.integers(-3, 5), st.sampled_from([NULL, -(2**62), 2**62, 2**63 - 1, NULL + 1])
     )
-    for name, most in (("kind", 12), ("side", 1), ("flags", 255)):
+    for name, limit in (("kind", 12), ("side", 1), ("flags", 255)):
         getattr(rows, name)[:] = data.draw(
-            st.lists(st.integers(0, most), min_size=count, max_size=count)
+            st.lists(st.integers(0, limit), min_size=count, max_size=count)
         )
     for name in ("instrument", "event", "order_id", "price", "size", "previous", "position"):
         getattr(rows, name)[:] = data.draw(st.lists(numbers, min_size=count, max_size=count))

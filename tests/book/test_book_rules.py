@@ -20,7 +20,7 @@ from pregao.book.updates import (
     SnapshotStarted,
 )
 from pregao.book.views import BookLevel, QueuePosition
-from tests.book.support import ASK, BID, Feed, Story, fill, key, place, scripts, shown
+from tests.book.support import ASK, BID, Feed, Story, fill, key, position_in_side, scripts, shown
 
 STANDING = [
     (BID, 1, 1000, 10),
@@ -226,7 +226,7 @@ def test_depth_size_spread_and_imbalance():
 @given(script=scripts, by_position=st.booleans())
 def test_levels_are_the_orders_added_up(script, by_position):
     story = Story(by_position)
-    story.tell(script)
+    story.play(script)
     for side in (BID, ASK):
         levels, orders = story.book.levels(side), story.book.orders(side)
         assert sum(level.orders for level in levels) == len(orders) == story.book.count(side)
@@ -236,8 +236,8 @@ def test_levels_are_the_orders_added_up(script, by_position):
         assert all(a.price != b.price for a, b in pairwise(levels))
         if not by_position:
             assert flat == sorted(flat, key=lambda price: price_rank(side, price))
-            places = [place(story.book, order.order_id) for order in orders]
-            assert places == list(range(1, len(orders) + 1))
+            positions = [position_in_side(story.book, order.order_id) for order in orders]
+            assert positions == list(range(1, len(orders) + 1))
 
 
 def test_a_level_prints_as_what_it_is():

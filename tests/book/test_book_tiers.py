@@ -12,7 +12,7 @@ from pregao.book.views import BookLevel
 from tests.book.support import ASK, BID, Feed, Story, fill, long_script
 
 
-def fully_told(updates):
+def with_previous_values(updates):
     """The updates with what schema version 16 says about the past, as a full book knows it."""
     book = PriorityBook()
     for update in updates:
@@ -32,9 +32,9 @@ def fully_told(updates):
 def test_12_1_1_1_levels_can_be_kept_without_orders(seed, length):
     """From previous sizes alone: equal to the full book as long as that one is valid."""
     story = [step for step in long_script(seed, length) if step[0] != "from" and not step[5]]
-    updates = Story(by_position=False).tell(story)
+    updates = Story(by_position=False).play(story)
     levels, top = LevelsBook(), TopOfBook()
-    for update, book, fault in fully_told(updates):
+    for update, book, fault in with_previous_values(updates):
         if fault is not None and fault.code is FaultCode.DUPLICATE_ORDER:
             return  # undecidable without orders
         assert (levels.apply(update) is None) == (fault is None)

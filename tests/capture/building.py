@@ -333,9 +333,9 @@ def frames(draw: st.DrawFn, link_type: int) -> list[tuple[bytes, int]]:
             data = data[: draw(st.integers(0, len(data)))]
             length = len(data)
         elif change == "flip" and data:
-            place = draw(st.integers(0, min(len(data) - 1, 60)))
-            flipped = data[place] ^ draw(st.integers(1, 255))
-            data = data[:place] + bytes([flipped]) + data[place + 1 :]
+            offset = draw(st.integers(0, min(len(data) - 1, 60)))
+            flipped = data[offset] ^ draw(st.integers(1, 255))
+            data = data[:offset] + bytes([flipped]) + data[offset + 1 :]
         out.append((data, length))
     return out
 

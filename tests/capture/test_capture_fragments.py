@@ -61,9 +61,9 @@ def test_whatever_comes_the_limits_hold_and_the_account_is_right(steps):
     statistics = CaptureStatistics()
     fragments = FragmentReassembler(statistics, limits)
     taken = 0
-    for key, place, more, size, when in steps:
+    for key, block, more, size, when in steps:
         try:
-            whole = fragments.add(key, 8 * place, more, bytes(size), when * SECOND)
+            whole = fragments.add(key, 8 * block, more, bytes(size), when * SECOND)
         except DecodeError:
             continue
         taken += whole is None

@@ -206,7 +206,7 @@ def test_memory_does_not_depend_on_the_size_of_the_file():
     assert peak < 8 << 20
 
 
-def test_a_range_has_the_packets_whose_records_begin_in_it():
+def test_a_range_has_the_packets_with_a_record_start_in_it():
     content = pcap_file(PACKETS)
     assert [p.data for p in read(content, start=45)] == [b"", b"third one"]
     assert [p.data for p in read(content, start=45, end=46)] == [b""]

@@ -98,7 +98,7 @@ def test_a_capture_of_a_capture_being_copied_is_cut_at_the_outer_packets():
 
 # ---- small captures in which the payloads lie ----------------------------------------------
 
-MOST = 200
+MAX_LENGTH = 200
 
 
 @st.composite
@@ -126,7 +126,7 @@ def lying_captures(draw: st.DrawFn) -> bytes:
             data = pcap_record(seconds, fraction, b"", order=order) * (size // 16)
         else:
             # A record that claims to extend past this packet, into the next ones.
-            reach = draw(st.integers(0, MOST))
+            reach = draw(st.integers(0, MAX_LENGTH))
             data = pcap_record(seconds, fraction, b"xx", reach, captured=reach, order=order)
         if constant is not None and kind in ("zeros", "ones"):
             fraction = len(data)  # then the false chain four bytes before looks right, too
@@ -141,7 +141,7 @@ def test_the_first_boundary_is_always_the_true_one(content, data):
     if len(content) < 24:
         return
     boundaries = truth(content)
-    with boundary_finder(io.BytesIO(content), max_captured_length=MOST) as finder:
+    with boundary_finder(io.BytesIO(content), max_captured_length=MAX_LENGTH) as finder:
         assert finder is not None
         known = 24
         for offset in range(0, len(content) + 5, 3):
@@ -160,9 +160,9 @@ def test_lying_captures_are_distinguished_nearby_or_walked():
     @given(lying_captures())
     def search(content: bytes) -> None:
         nonlocal walked, nearby
-        with boundary_finder(io.BytesIO(content), max_captured_length=MOST) as finder:
+        with boundary_finder(io.BytesIO(content), max_captured_length=MAX_LENGTH) as finder:
             assert finder is not None
-            for offset in range(4 * (MOST + 16) + 25, len(content), 50):
+            for offset in range(4 * (MAX_LENGTH + 16) + 25, len(content), 50):
                 before = finder.walked
                 finder.first_boundary(offset)
                 walked += finder.walked > before
@@ -192,7 +192,7 @@ def test_the_ranges_together_are_exactly_the_file(content, target):
 @given(lying_captures(), st.lists(st.integers(0, 8000), max_size=6))
 def test_any_cuts_at_all_give_exactly_the_file(content, cuts):
     whole = [p.position for p in read_packets(io.BytesIO(content))]
-    with boundary_finder(io.BytesIO(content), max_captured_length=MOST) as finder:
+    with boundary_finder(io.BytesIO(content), max_captured_length=MAX_LENGTH) as finder:
         assert finder is not None
         points = sorted({24, *(finder.first_boundary(cut) for cut in cuts)})
     found = []
@@ -205,7 +205,7 @@ def test_any_cuts_at_all_give_exactly_the_file(content, cuts):
 
 
 def survivors(
-    data: bytes, starts: int, target: int, most: int, order: str, final: bool
+    data: bytes, starts: int, target: int, max_length: int, order: str, final: bool
 ) -> list[int]:
     """Follow the chain of every start on its own."""
     end = len(data)
@@ -215,7 +215,7 @@ def survivors(
         if at + 16 > end:
             return end if final else None
         captured = struct.unpack_from(f"{order}I", data, at + 8)[0]
-        return min(at + 16 + captured, end) if captured <= most else None
+        return min(at + 16 + captured, end) if captured <= max_length else None
 
     found = set()
     for start in range(min(starts, end + 1)):
@@ -241,7 +241,9 @@ def survivors(
     st.sampled_from([0, 16, 300]),
     st.sampled_from("<>"),
 )
-def test_the_kernel_finds_the_survivors_that_its_twin_finds(data, starts, ahead, most, order):
+def test_the_kernel_finds_the_survivors_of_the_plain_function(
+    data, starts, ahead, max_length, order
+):
     target = min(ahead, len(data))
     found = np.empty(500, np.int64)
     count = kernels.surviving_boundaries(
@@ -250,12 +252,12 @@ def test_the_kernel_finds_the_survivors_that_its_twin_finds(data, starts, ahead,
         starts,
         target,
         order == ">",
-        most,
+        max_length,
         True,
         np.zeros(len(data) + 1, np.uint8),
         found,
     )
-    assert found[:count].tolist() == survivors(data, starts, target, most, order, True)
+    assert found[:count].tolist() == survivors(data, starts, target, max_length, order, True)
 
 
 # ---- edges ---------------------------------------------------------------------------------

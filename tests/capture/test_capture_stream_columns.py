@@ -45,8 +45,8 @@ def captures(draw):
             if draw(st.booleans()) and len(own) > 2:
                 del own[draw(st.integers(1, len(own) - 1))]
             if draw(st.booleans()):
-                place = draw(st.integers(0, len(own) - 1))
-                own[place : place + 3] = draw(st.permutations(own[place : place + 3]))
+                index = draw(st.integers(0, len(own) - 1))
+                own[index : index + 3] = draw(st.permutations(own[index : index + 3]))
             if draw(st.booleans()):
                 own.append((source, first + size, draw(st.sampled_from([1, 4, 17])), b""))
             made.append(own)
@@ -61,11 +61,11 @@ def written(mixed):
     out = io.BytesIO()
     writer = PcapWriter(out)
     for number, (source, sequence, flags, data) in enumerate(mixed):
-        here, there = ENDS[source], ENDS[(source + 1) % 3]
-        frame = tcp_frame(*here, *there, data, sequence=sequence % 2**32, flags=flags)
+        sender, receiver = ENDS[source], ENDS[(source + 1) % 3]
+        frame = tcp_frame(*sender, *receiver, data, sequence=sequence % 2**32, flags=flags)
         writer.write(10 + number, frame)
         if number % 5 == 0:
-            writer.write(10 + number, udp_frame(*here, *there, b"beside"))
+            writer.write(10 + number, udp_frame(*sender, *receiver, b"beside"))
     writer.flush()
     return out.getvalue()
 
@@ -102,12 +102,12 @@ def in_bulk(data, block_bytes):
         for _ in reader:
             if reader.segments:
                 parts.append(columns.take(reader.segments))
-                tell(parts[-1], reader.tcp_flows, found)
-        tell(columns.finish(), reader.tcp_flows, found)
+                add_events(parts[-1], reader.tcp_flows, found)
+        add_events(columns.finish(), reader.tcp_flows, found)
     return found, reader.statistics
 
 
-def tell(pieces, flows, found):
+def add_events(pieces, flows, found):
     for row in range(len(pieces)):
         own = found.setdefault(flows[pieces.flow[row]], [])
         kind, length, at = int(pieces.kind[row]), int(pieces.length[row]), int(pieces.offset[row])

@@ -4,7 +4,7 @@ import pytest
 
 from pregao.capture import _kernels, _numpy_fallback
 from pregao.capture.layers import ETHERNET, LINUX_COOKED, LINUX_COOKED_2, RAW_IPV4
-from tests.architecture.kernel_pairs import use_twins
+from tests.architecture.kernel_pairs import use_fallback
 from tests.capture import test_capture_bulk as bulk
 from tests.capture import test_capture_stream_columns as streams
 
@@ -12,9 +12,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True, scope="module")
-def twins():
+def numpy_fallback():
     with pytest.MonkeyPatch.context() as patch:
-        use_twins(patch, _kernels, _numpy_fallback)
+        use_fallback(patch, _kernels, _numpy_fallback)
         yield
 
 
@@ -31,7 +31,7 @@ def twins():
         streams.test_bulk_streams_are_the_plain_ones,
     ],
 )
-def test_what_holds_for_the_kernel_holds_for_its_twin(agree):
+def test_what_holds_for_the_kernel_holds_for_its_fallback(agree):
     agree()
 
 

@@ -78,7 +78,7 @@ def test_a_tcp_frame_is_read_back_and_its_checksums_are_right(
         max_size=9,
     )
 )  # fmt: skip
-def test_records_in_bulk_are_those_made_one_by_one(sent):
+def test_records_in_bulk_are_those_written_one_by_one(sent):
     length = np.array([len(each[1]) for each in sent], np.int32)
     offset = (np.cumsum(length, dtype=np.int64) - length).astype(np.int64)
     buffer = np.frombuffer(b"".join(each[1] for each in sent) + bytes(8), np.uint8)

@@ -117,9 +117,9 @@ class Market:
     def write(self, path, start=START):
         framers: dict[Any, UdpFramer] = {}
         with PcapWriter(path) as writer:
-            for place, (where, payload) in enumerate(self.packets):
+            for index, (where, payload) in enumerate(self.packets):
                 framer = framers.setdefault(where, UdpFramer("10.0.0.1", 1000, *where))
-                writer.write(start + 1000 * place, framer.frame(payload))
+                writer.write(start + 1000 * index, framer.frame(payload))
         return path
 
     def rows(self, start=START, streams=None, whole=False):
@@ -130,7 +130,7 @@ class Market:
         streams = STREAM_OF if streams is None else streams
         found = []
         decoder = PacketDecoder()
-        for place, (where, payload) in enumerate(self.packets):
+        for index, (where, payload) in enumerate(self.packets):
             packet = decoder.decode(payload)
             head = packet.header
             for outcome in packet.outcomes:
@@ -142,7 +142,7 @@ class Market:
                     head.sequence_version,
                     head.sequence_number or None,
                     outcome.frame.index_in_packet,
-                    start + 1000 * place,
+                    start + 1000 * index,
                     head.sending_time_ns,
                 )
                 decoded = outcome.decoded

@@ -45,11 +45,11 @@ def folder() -> Path:
 @cache
 def lake() -> str:
     """A lake with the books of a small day."""
-    place = folder() / "lake"
-    ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(place))
-    result = run("books", "--lake", place, "--engine", "local")
+    location = folder() / "lake"
+    ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(location))
+    result = run("books", "--lake", location, "--engine", "local")
     assert result.exit_code == 0, result.output
-    return str(place)
+    return str(location)
 
 
 def run(*arguments):
@@ -76,10 +76,10 @@ def test_books_reports_its_work_and_then_that_all_is_up_to_date(tmp_path):
     first = run("books", "--lake", lake(), "--engine", "local", "--depth", "3",
                 "--checkpoint-every", "1s", "--report", report)  # fmt: skip
     assert first.exit_code == 0
-    (told,) = json.loads(report.read_text())
-    assert told["built"]
-    assert f"{told['ticks']:,} ticks" in first.output
-    assert f"{told['audit']['equal']:,} equal" in first.output
+    (built,) = json.loads(report.read_text())
+    assert built["built"]
+    assert f"{built['ticks']:,} ticks" in first.output
+    assert f"{built['audit']['equal']:,} equal" in first.output
     assert "ChannelReset" in first.output
     again = run("books", "--lake", lake(), "--engine", "local", "--depth", "3",
                 "--checkpoint-every", "1s")  # fmt: skip
@@ -89,14 +89,14 @@ def test_books_reports_its_work_and_then_that_all_is_up_to_date(tmp_path):
 
 
 def test_ingest_builds_the_books_on_request(tmp_path):
-    place = tmp_path / "lake"
+    location = tmp_path / "lake"
     captures = sorted(folder().glob("*.pcap"))
-    result = run("ingest", *captures, "--lake", place, "--engine", "local",
+    result = run("ingest", *captures, "--lake", location, "--engine", "local",
         "--only", "messages,books")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "ticks" in result.output
-    assert "up to date" in run("books", "--lake", place, "--engine", "local").output
-    assert run("audit", "--lake", place).exit_code == 0
+    assert "up to date" in run("books", "--lake", location, "--engine", "local").output
+    assert run("audit", "--lake", location).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -202,13 +202,13 @@ def test_export_writes_books_at_the_end_and_at_a_time(tmp_path):
 
 
 def test_an_ingest_names_and_times_its_stages(tmp_path):
-    place, report = tmp_path / "lake", tmp_path / "report.json"
+    location, report = tmp_path / "lake", tmp_path / "report.json"
     captures = sorted(folder().glob("*.pcap"))
-    asked = ("ingest", *captures, "--lake", place, "--engine", "local")
-    only = run(*asked, "--only", "messages")
+    arguments = ("ingest", *captures, "--lake", location, "--engine", "local")
+    only = run(*arguments, "--only", "messages")
     assert only.exit_code == 0
     assert "ticks" not in only.output
-    result = run(*asked, "--report", report)
+    result = run(*arguments, "--report", report)
     assert "Nothing new" in result.output
     assert re.search(r"^messages: done in \d+\.\d s$", result.output, re.MULTILINE)
     assert re.search(r"^books: done in \d+\.\d s$", result.output, re.MULTILINE)
@@ -217,7 +217,7 @@ def test_an_ingest_names_and_times_its_stages(tmp_path):
     assert list(data["stages"]) == ["messages", "books", "analytics"]
     assert {one["table"] for one in data["analytics"]} == set(ANALYTICS)
     assert data["books"][0]["built"]
-    alone = run(*asked, "--only", "books")
+    alone = run(*arguments, "--only", "books")
     assert "up to date" in alone.output
     assert "Nothing new" not in alone.output
 
@@ -297,20 +297,20 @@ def test_levels_that_no_tick_has_are_empty_in_every_format(tmp_path):
 
 
 def test_book_distinguishes_days_that_were_built_from_others(tmp_path):
-    place = tmp_path / "lake"
-    ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(place))
+    location = tmp_path / "lake"
+    ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(location))
     with pytest.raises(UsageError, match="were not built: run"):
-        run("book", "PETR4", "--lake", place)
-    run("books", "--lake", place, "--engine", "local", "--symbol", "VALE3")
-    with pytest.raises(UsageError) as told:
-        run("book", "PETR4", "--lake", place)
-    assert "built without PETR4" in str(told.value) or "again" in str(told.value)
-    run("books", "--lake", place, "--engine", "local")
+        run("book", "PETR4", "--lake", location)
+    run("books", "--lake", location, "--engine", "local", "--symbol", "VALE3")
+    with pytest.raises(UsageError) as error_info:
+        run("book", "PETR4", "--lake", location)
+    assert "built without PETR4" in str(error_info.value) or "again" in str(error_info.value)
+    run("books", "--lake", location, "--engine", "local")
     symbols = [line["symbol"] for line in truth() if line["final"]]
     for symbol in symbols:
-        assert run("book", symbol, "--lake", place).exit_code == 0
+        assert run("book", symbol, "--lake", location).exit_code == 0
     with pytest.raises(UsageError, match="has no instrument ²"):
-        run("book", "²", "--lake", place)
+        run("book", "²", "--lake", location)
 
 
 def test_export_to_standard_output():
@@ -364,16 +364,16 @@ def test_audit_of_a_wrong_book_exits_with_1_and_reports_where(monkeypatch):
         joined.firm[joined.order_id % 40 == 0] += 1
         return joined
 
-    place = lake()
+    location = lake()
     monkeypatch.setattr(messages.BookColumns, "joined", staticmethod(wrong))
-    run("books", "--lake", place, "--engine", "local", "--depth", "4", "--quiet")
+    run("books", "--lake", location, "--engine", "local", "--depth", "4", "--quiet")
     monkeypatch.undo()
     try:
-        result = run("audit", "--lake", place, "--limit", "2")
+        result = run("audit", "--lake", location, "--limit", "2")
         assert result.exit_code == 1
         assert "different" in result.output
         assert "firm" in result.output
         assert "more" in result.output
     finally:
-        run("books", "--lake", place, "--engine", "local", "--quiet")
-    assert run("audit", "--lake", place).exit_code == 0
+        run("books", "--lake", location, "--engine", "local", "--quiet")
+    assert run("audit", "--lake", location).exit_code == 0

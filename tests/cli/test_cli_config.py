@@ -36,9 +36,9 @@ def test_the_nearest_file_counts_and_the_users_is_the_last(elsewhere, tmp_path, 
     assert configuration() == Configuration(own, "/lakes/home")
     above = write(tmp_path / "work", 'lake = "b3"')
     assert configuration() == Configuration(above, str(tmp_path / "work" / "b3"))
-    here = write(elsewhere, 'tz = "America/Sao_Paulo"')
-    assert configuration() == Configuration(here, None, "America/Sao_Paulo")
-    here.unlink()
+    local = write(elsewhere, 'tz = "America/Sao_Paulo"')
+    assert configuration() == Configuration(local, None, "America/Sao_Paulo")
+    local.unlink()
     above.unlink()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "set"))
     assert configuration() == Configuration()
@@ -80,9 +80,9 @@ def test_a_lakes_path_is_relative_to_the_folder_of_the_file(elsewhere, tmp_path,
 )
 def test_an_error_names_the_file_and_the_line(elsewhere, text, line, words):
     path = write(elsewhere, text)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as error_info:
         read_configuration(path)
-    sentence = str(told.value)
+    sentence = str(error_info.value)
     assert sentence.startswith(f"{path}, line {line}: ")
     assert words in sentence
     assert sentence[-1] in ".?"
@@ -110,17 +110,17 @@ def test_a_file_that_may_not_be_read(elsewhere, monkeypatch):
 def test_the_option_wins_over_the_environment_and_that_over_the_file(
     pregao, elsewhere, monkeypatch, command
 ):
-    def asked_for(*more):
+    def lake_in_error(*more):
         result = pregao(*command, *more)
         assert result.code == 2
         return result.err.split()[1]
 
     assert pregao(*command).err.startswith("pregao: No lake given: use --lake DIR")
     write(elsewhere, 'lake = "of-file"')
-    assert asked_for() == str(elsewhere / "of-file")
+    assert lake_in_error() == str(elsewhere / "of-file")
     monkeypatch.setenv("PREGAO_LAKE", "of-environment")
-    assert asked_for() == str(elsewhere / "of-environment")
-    assert asked_for("--lake", "of-option") == str(elsewhere / "of-option")
+    assert lake_in_error() == str(elsewhere / "of-environment")
+    assert lake_in_error("--lake", "of-option") == str(elsewhere / "of-option")
 
 
 def test_an_error_in_the_file_does_not_affect_commands_that_do_not_need_it(pregao, elsewhere):
@@ -167,14 +167,14 @@ def test_the_doctor_reports_the_settings(pregao, elsewhere, monkeypatch):
     only = [("configuration", doctor_checks.check_configuration)]
     monkeypatch.setattr(doctor, "_checks", lambda: only)
 
-    def told():
+    def doctor_finding():
         (found,) = json.loads(pregao("doctor", "--json").out)
         return found["health"], found["found"]
 
-    assert told() == ("ok", "no pregao.toml")
+    assert doctor_finding() == ("ok", "no pregao.toml")
     path = write(elsewhere, 'lake = "b3"\ntz = "America/Sao_Paulo"')
-    assert told() == ("ok", f"{path}; lake {elsewhere / 'b3'}; tz America/Sao_Paulo")
+    assert doctor_finding() == ("ok", f"{path}; lake {elsewhere / 'b3'}; tz America/Sao_Paulo")
     monkeypatch.setenv("PREGAO_LAKE", "other")
-    assert told()[1] == f"{path}; lake other (PREGAO_LAKE); tz America/Sao_Paulo"
+    assert doctor_finding()[1] == f"{path}; lake other (PREGAO_LAKE); tz America/Sao_Paulo"
     monkeypatch.setitem(os.environ, "PREGAO_TZ", "No/Where")
-    assert told()[0] == "problem"
+    assert doctor_finding()[0] == "problem"

@@ -23,7 +23,7 @@ def checked(monkeypatch, *findings):
     """Make the doctor find this, regardless of the machine."""
     from pregao.cli import doctor
 
-    monkeypatch.setattr(doctor, "_checks", lambda: [("told", lambda: findings)])
+    monkeypatch.setattr(doctor, "_checks", lambda: [("check", lambda: findings)])
 
 
 def test_the_machine_is_inspected_and_left_unchanged(pregao, tmp_path, monkeypatch):
@@ -134,8 +134,8 @@ def test_where_multicast_does_not_come_through(monkeypatch):
         raise NetworkError("Nothing can be sent.")
 
     monkeypatch.setattr("pregao.net.sender.Sender.send", refused)
-    (told,) = doctor_checks.check_multicast()
-    assert (told.health, "Nothing can be sent" in told.found) == (FindingLevel.PROBLEM, True)
+    (finding,) = doctor_checks.check_multicast()
+    assert (finding.health, "Nothing can be sent" in finding.found) == (FindingLevel.PROBLEM, True)
 
 
 def test_small_buffers():
@@ -187,11 +187,11 @@ def test_packages_and_extras_that_are_missing(monkeypatch):
 
 
 def test_an_extra_of_a_package_counts(monkeypatch):
-    asked = {
+    requirements = {
         "pregao": ["pytest[extra]; extra == 'connect'"],
         "pytest": ["no-such-package; extra == 'extra'", "no-such-other; extra == 'other'"],
     }
-    monkeypatch.setattr(doctor_checks.metadata, "requires", asked.get)
+    monkeypatch.setattr(doctor_checks.metadata, "requires", requirements.get)
     _, extra = doctor_checks.check_packages()
     assert extra.found == "no-such-package is missing"
 

@@ -25,28 +25,28 @@ def capture(tmp_path_factory):
 
 def test_messages_of_both_sides_in_their_order(pregao, capture):
     """The exit code shows that bytes were skipped."""
-    told = pregao("decode", capture)
-    assert told.code == 1
-    assert "1 rejected" in told.err
-    assert "bytes that are not a message; decoding resumed at the next message" in told.err
-    lines = told.out.splitlines()
+    done = pregao("decode", capture)
+    assert done.code == 1
+    assert "1 rejected" in done.err
+    assert "bytes that are not a message; decoding resumed at the next message" in done.err
+    lines = done.out.splitlines()
     assert [line.split()[4] for line in lines[:2]] == ["Negotiate", "NegotiateResponse"]
-    assert " client 10.1.0.7:40001>10.2.0.9:9000 2 SimpleNewOrder " in told.out
-    assert " exchange 10.2.0.9:9000>10.1.0.8:40002 1 ExecutionReport_New " in told.out
+    assert " client 10.1.0.7:40001>10.2.0.9:9000 2 SimpleNewOrder " in done.out
+    assert " exchange 10.2.0.9:9000>10.1.0.8:40002 1 ExecutionReport_New " in done.out
     times = [line.split()[0] for line in lines]
     assert times == sorted(times)
-    assert KEY not in told.out
+    assert KEY not in done.out
 
 
 def test_chosen_messages_in_every_form(pregao, capture, tmp_path):
-    told = pregao("decode", capture, "--template", "SimpleNewOrder", "--format", "jsonl")
-    rows = [json.loads(line) for line in told.out.splitlines()]
+    done = pregao("decode", capture, "--template", "SimpleNewOrder", "--format", "jsonl")
+    rows = [json.loads(line) for line in done.out.splitlines()]
     assert [row["fields"]["clOrdID"] for row in rows] == [1, 100, 2, 101, 3]
     assert {row["sender"] for row in rows} == {"client"}
     assert all(row["sequence_number"] == row["fields"]["businessHeader"]["msgSeqNum"]
                for row in rows)  # fmt: skip
-    told = pregao("decode", capture, "--template", "SimpleNewOrder", "--format", "csv")
-    head, first, *_ = told.out.splitlines()
+    done = pregao("decode", capture, "--template", "SimpleNewOrder", "--format", "csv")
+    head, first, *_ = done.out.splitlines()
     assert head.startswith("sender,flow,sequence_number,businessHeader,")
     assert first.startswith("client,10.1.0.7:40001>10.2.0.9:9000,1,")
     pregao("decode", capture, "-o", f"{tmp_path}/tables/")
@@ -77,8 +77,8 @@ def test_the_account_of_sessions(pregao, capture):
 
 
 def test_from_a_pipe(pregao, capture):
-    told = pregao("decode", "-", stdin=Path(capture).read_bytes())
-    assert told.out == pregao("decode", capture).out
+    done = pregao("decode", "-", stdin=Path(capture).read_bytes())
+    assert done.out == pregao("decode", capture).out
 
 
 def test_market_data_next_to_sessions(pregao, capture, tmp_path):
@@ -91,17 +91,17 @@ def test_market_data_next_to_sessions(pregao, capture, tmp_path):
                     writer.write(each.time_ns, each.data)
     alone = pregao("decode", market).out.splitlines()
     sessions = pregao("decode", capture).out.splitlines()
-    told = pregao("decode", tmp_path / "both.pcap").out.splitlines()
-    assert sorted(told) == sorted(alone + sessions)
+    lines = pregao("decode", tmp_path / "both.pcap").out.splitlines()
+    assert sorted(lines) == sorted(alone + sessions)
 
 
 def test_a_pasted_message(pregao):
     """Its bytes alone, or the frame that a network tool shows; credentials are blanked."""
     negotiate, order = TALK.frames[0][1], next(d for s, d in TALK.frames if s and d[6] == 100)
-    told = pregao("decode", "--hex", (negotiate + order).hex())
-    assert told.code == 0
-    assert [line.split()[4] for line in told.out.splitlines()] == ["Negotiate", "SimpleNewOrder"]
-    assert KEY not in told.out
+    done = pregao("decode", "--hex", (negotiate + order).hex())
+    assert done.code == 0
+    assert [line.split()[4] for line in done.out.splitlines()] == ["Negotiate", "SimpleNewOrder"]
+    assert KEY not in done.out
     framed = tcp_frame("10.0.0.1", 1, "10.0.0.2", 2, order)
     assert " SimpleNewOrder " in pregao("decode", "--hex", framed.hex()).out
     cut = pregao("decode", "--hex", (order + order[:20]).hex())

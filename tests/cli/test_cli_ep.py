@@ -77,7 +77,7 @@ def test_a_shell_takes_its_lines_from_a_pipe():
     with Served() as served:
         code, out, err = served.ep("shell", typed="\n".join(lines))
     assert (code, err) == (0, "")
-    for told in (
+    for line in (
         "session 100000001 established",
         "> 1 SimpleNewOrder of order first",
         "ExecutionReport_Modify of order first: ordStatus=REPLACED orderQty=120 price=11.0000",
@@ -88,7 +88,7 @@ def test_a_shell_takes_its_lines_from_a_pipe():
         "order first: BUY 120 of 5 at 11.0000: CANCELED, traded 0, left 0",
         "mass-cancel [side=BUY]",
     ):
-        assert told in out
+        assert line in out
 
 
 def test_scripts_end_with_their_result(tmp_path):

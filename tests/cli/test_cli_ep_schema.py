@@ -92,11 +92,11 @@ async def nothing(_desk):
 
 def hold(address, monkeypatch, schema=None):
     monkeypatch.setattr(command, "_READY_TIMEOUT_S", 1.0)
-    with pytest.raises(PregaoError) as told:
+    with pytest.raises(PregaoError) as error_info:
         command._hold(
             nothing, [address], SESSION, FIRM, KEY, "8.0.0", schema, None, 80, "TRADR", None
         )
-    return str(told.value)
+    return str(error_info.value)
 
 
 def test_ep_reports_what_could_not_be_decoded(monkeypatch):

@@ -54,7 +54,7 @@ def test_status_shows_phases_and_sessions(pregao, port):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("halt", "PETR9"), "unknown instrument 'PETR9'; did you mean PETR4"),
         (("bust", "PETR4", "5"), "5"),
@@ -68,10 +68,10 @@ def test_status_shows_phases_and_sessions(pregao, port):
         (("disconnect", "5"), "session 5 is not configured"),
     ],
 )
-def test_errors_are_one_line(pregao, port, words, told):
+def test_errors_are_one_line(pregao, port, words, message):
     done = pregao("exchange", "ctl", *words, "--port", port)
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
 
 
@@ -86,14 +86,14 @@ def test_a_missing_exchange_is_reported(pregao):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--config", "nowhere.toml"), "nowhere.toml: there is no such file"),
         (("--feed", "smoke"), "--feed must be multicast, unicast or none"),
         (("--duration", "soon"), "--duration"),
     ],
 )
-def test_errors_before_it_runs(pregao, words, told):
+def test_errors_before_it_runs(pregao, words, message):
     done = pregao("exchange", *words)
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err

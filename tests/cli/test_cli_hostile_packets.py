@@ -10,7 +10,7 @@ from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.umdf.streams import Stream
-from tests.feed.channel_days import CHANNEL, made_day, other_site
+from tests.feed.channel_days import CHANNEL, other_site, simulated_day
 from tests.feed.hostile_packets import hostile_messages, sequenced
 
 NO_BLOCK = "0700010000000000000064a7b3b6e00d0c0050eb0000020002001000"
@@ -25,7 +25,7 @@ LINES = {
 
 @pytest.fixture(scope="module")
 def day():
-    return made_day(3, seconds=2, rate=60.0)
+    return simulated_day(3, seconds=2, rate=60.0)
 
 
 @pytest.fixture(scope="module")
@@ -51,18 +51,16 @@ def test_short_blocks_are_decoded_with_nulls(pregao, capture, tmp_path):
     assert "Sequence_2" in done.out
     done = pregao("decode", capture, "--output", tmp_path / "all.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    told = done.err
-    assert f"{len(rows):,} messages" in told
+    output = done.err
+    assert f"{len(rows):,} messages" in output
     before = [row["fields"] for row in rows if row["sequence_version"] == BEFORE]
     assert sum(fields.get("securityID", 0) is None for fields in before) > 10
     done = pregao("info", capture, "--json")
-    rejected = int(re.search(r"([\d,]+) rejected", told).group(1).replace(",", ""))
+    rejected = int(re.search(r"([\d,]+) rejected", output).group(1).replace(",", ""))
     assert json.loads(done.out)["messages"] == len(rows) + rejected
 
 
-def test_they_are_ingested_into_a_lake_whose_books_are_right_after_them(
-    pregao, day, capture, tmp_path
-):
+def test_they_are_ingested_and_the_books_are_right_after_them(pregao, day, capture, tmp_path):
     lake = tmp_path / "lake"
     # What a flow carries is usually seen by its templates, which these packets mix.
     named = [

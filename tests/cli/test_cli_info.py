@@ -19,7 +19,7 @@ from tests.cli.market import (
 )
 
 
-def told(pregao, *arguments):
+def capture_info(pregao, *arguments):
     result = pregao("info", *arguments, "--json")
     assert result.code == 0, result.err
     return json.loads(result.out)
@@ -31,7 +31,7 @@ def day(tmp_path):
 
 
 def test_the_account_of_a_small_day(pregao, day):
-    found = told(pregao, day)
+    found = capture_info(pregao, day)
     assert found["files"] == [{"name": str(day), "format": "pcap", "compression": None}]
     assert found["link_types"] == [{"number": 1, "name": "Ethernet"}]
     assert (found["packets"], found["udp"]["packets"], found["messages"]) == (8, 8, 9)
@@ -64,7 +64,7 @@ def test_gaps_duplicates_and_late_packets(pregao, tmp_path):
         market.send(order(), number=number)
     market.send(heartbeat(), number=0)
     market.send(order(), version=2, number=1).send(order(), version=2, number=4)
-    found = told(pregao, market.write(tmp_path / "g.pcap"))
+    found = capture_info(pregao, market.write(tmp_path / "g.pcap"))
     (flow,) = found["flows"]
     assert (flow["missing"], flow["duplicates"], flow["late"]) == (4, 1, 1)
     assert [(run["first"], run["last"]) for run in flow["sequences"]] == [(5, 11), (1, 4)]
@@ -82,7 +82,7 @@ def test_loops_are_no_gaps(pregao, tmp_path):
         for number in range(1, 4):
             market.send(definition(number, "X"), to=DEFINITION, version=loop, number=number)
         market.send(reset(), to=DEFINITION, version=loop, number=4)
-    (flow,) = told(pregao, market.write(tmp_path / "l.pcap"))["flows"]
+    (flow,) = capture_info(pregao, market.write(tmp_path / "l.pcap"))["flows"]
     assert flow["loops"] == {"loops_seen": 5, "complete": 5, "longest": 4}
     assert (flow["missing"], flow["duplicates"]) == (0, 0)
 
@@ -90,10 +90,10 @@ def test_loops_are_no_gaps(pregao, tmp_path):
 def test_feeds_are_counted_separately(pregao, tmp_path):
     first = Market().send(order(), number=1).send(order(), number=2).write(tmp_path / "a.pcap")
     second = Market().send(order(), number=2, to=("233.252.15.1", 30001)).write(tmp_path / "b.pcap")
-    found = told(pregao, first, second)
+    found = capture_info(pregao, first, second)
     assert [flow["packets"] for flow in found["flows"]] == [2, 1]
     assert sum(flow["duplicates"] for flow in found["flows"]) == 0
-    again = told(pregao, first, first)
+    again = capture_info(pregao, first, first)
     assert [flow["duplicates"] for flow in again["flows"]] == [2]
 
 
@@ -103,7 +103,7 @@ def test_versions_rejects_unknown_and_unsupported(pregao, tmp_path):
     strange = b"\4\0\x31\0\2\0\x10\0" + bytes(4)
     market = Market().send(old, new, strange, order()).raw(b"DNS?", to=("10.0.0.9", 53))
     path = market.write(tmp_path / "v.pcap")
-    found = told(pregao, path)
+    found = capture_info(pregao, path)
     assert [(v["version"], v["read_with"]) for v in found["versions"]] == [
         (3, None),
         (16, 16),
@@ -113,7 +113,7 @@ def test_versions_rejects_unknown_and_unsupported(pregao, tmp_path):
     assert found["unsupported"] == [{"address": "10.0.0.9", "port": 53, "packets": 1}]
     assert found["rejects"]["messages"] == 1
     assert found["rejects"]["packets"] == 1
-    assert [place["packet"] for place in found["rejects"]["first"]] == [1, 2]
+    assert [reject["packet"] for reject in found["rejects"]["first"]] == [1, 2]
     shown = pregao("info", path).out
     for words in (
         "rejected: 2",
@@ -135,7 +135,7 @@ def test_packets_that_are_not_udp(pregao, tmp_path):
         writer.write(START, bytes(12) + b"\x08\x06" + bytes(28))
     data = path.read_bytes()
     path.write_bytes(data[:-5])
-    found = told(pregao, path)
+    found = capture_info(pregao, path)
     assert (found["packets"], found["udp"]["packets"]) == (3, 1)
     assert (found["not_udp"]["tcp"], found["cut_by_snap_length"]) == (1, 1)
     assert found["truncated"][0]["file"] == str(path)
@@ -143,14 +143,14 @@ def test_packets_that_are_not_udp(pregao, tmp_path):
     for words in ("not UDP: 1 × TCP", "truncated by the snap length: 1 packets", "ends early"):
         assert words in shown
     path.write_bytes(data)
-    assert told(pregao, path)["not_udp"]["other"] == {"ARP": 1}
+    assert capture_info(pregao, path)["not_udp"]["other"] == {"ARP": 1}
 
 
 def test_a_damaged_capture_is_reported(pregao, day, tmp_path):
     data = bytearray(day.read_bytes())
     data[24 + 8 : 24 + 12] = b"\xff\xff\xff\x7f"
     day.write_bytes(data)
-    found = told(pregao, day)
+    found = capture_info(pregao, day)
     assert found["packets"] == 0
     assert "at byte 24" in found["damaged"][0]
     assert (found["first"], found["seconds"], found["flows"]) == (None, 0.0, [])
@@ -159,8 +159,8 @@ def test_a_damaged_capture_is_reported(pregao, day, tmp_path):
 
 def test_streams_can_be_named(pregao, tmp_path):
     path = Market().send(heartbeat(), number=0, to=SNAPSHOT).write(tmp_path / "h.pcap")
-    assert told(pregao, path)["flows"][0]["stream"] == "unknown"
-    named = told(pregao, path, "--stream", "233.252.14.2:30002=snapshot")
+    assert capture_info(pregao, path)["flows"][0]["stream"] == "unknown"
+    named = capture_info(pregao, path, "--stream", "233.252.14.2:30002=snapshot")
     assert named["flows"][0]["stream"] == "snapshot"
 
 
@@ -171,7 +171,7 @@ def test_peaks_are_counted_over_100_ms(pregao, tmp_path):
         for n in range(20):  # ten in the first tenth of a second, then one per second
             after = n * 9_000_000 if n < 10 else n * 10**9
             writer.write(START + after, udp_frame("10.0.0.1", 1, *INCREMENTAL, payload))
-    found = told(pregao, path)
+    found = capture_info(pregao, path)
     assert found["per_second"]["messages"] == {"mean": round(20 / 19, 3), "peak": 100}
     assert found["per_second"]["packets"]["peak"] == 100
     assert found["flows"][0]["per_second"]["peak"] == 100

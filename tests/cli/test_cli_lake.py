@@ -62,9 +62,9 @@ def test_a_channel_is_dropped_after_a_preview(pregao, lake):
     looked = ran(pregao("lake", "drop", "--lake", lake, "--channel", "51", "--dry-run"))
     assert "would be dropped" in looked
     assert "The lake is consistent." in ran(pregao("lake", "check", "--lake", lake))
-    asked = pregao("lake", "drop", "--lake", lake, "--channel", "51")
-    assert asked.code == 2
-    assert "add --yes" in asked.err
+    unconfirmed = pregao("lake", "drop", "--lake", lake, "--channel", "51")
+    assert unconfirmed.code == 2
+    assert "add --yes" in unconfirmed.err
     done = ran(pregao("lake", "drop", "--lake", lake, "--channel", "51", "--yes"))
     assert "umdf_order_mbo_50" in done
     assert "The lake is consistent." in ran(pregao("lake", "check", "--lake", lake))
@@ -82,8 +82,8 @@ def test_rows_of_a_query_as_json(pregao, lake):
     assert json.loads(ran(pregao("query", "SELECT 1 WHERE false", "--lake", lake, "--json"))) == []
     names = [each["name"] for each in json.loads(ran(pregao("query", "--examples", "--json")))]
     assert "vwap_by_minute" in names
-    told = pregao("query", "SELECT 1", "--lake", lake, "--json", "-o", "x.csv")
-    assert (told.code, "--json is for standard output" in told.err) == (2, True)
+    done = pregao("query", "SELECT 1", "--lake", lake, "--json", "-o", "x.csv")
+    assert (done.code, "--json is for standard output" in done.err) == (2, True)
 
 
 def test_upkeep_as_json(pregao, lake):
@@ -95,8 +95,8 @@ def test_upkeep_as_json(pregao, lake):
     orphan = f"packets/part-{'0' * 32}.parquet"
     (lake / orphan).write_bytes(b"left")
     (lake / "packets" / "notes.parquet").write_bytes(b"of someone else")
-    asked = ("lake", "vacuum", "--lake", lake, "--older-than", "0s", "--json")
-    would, done = (json.loads(ran(pregao(*asked, *more))) for more in (["--dry-run"], []))
+    arguments = ("lake", "vacuum", "--lake", lake, "--older-than", "0s", "--json")
+    would, done = (json.loads(ran(pregao(*arguments, *more))) for more in (["--dry-run"], []))
     assert {"file": orphan, "bytes": 4} in would["files"]
     assert would["unknown"] == done["unknown"] == ["packets/notes.parquet"]
     assert (would["removed"], done["removed"]) == (False, True)

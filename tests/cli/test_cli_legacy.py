@@ -25,7 +25,7 @@ START = 1_376_308_800_000_000_000
 def sent():
     """Datagrams of the incremental and of the recovery stream."""
     for number in range(1, 6):
-        bid = entry("0", 0, 1111, number, place=1, size=100, price=Decimal("10.50"))
+        bid = entry("0", 0, 1111, number, position=1, size=100, price=Decimal("10.50"))
         yield "233.1.1.1", incremental(number, bid)
     yield "233.1.1.1", news(6) + heartbeat(7)
     yield "233.1.1.1", news(9)  # number 8 is missing
@@ -93,8 +93,8 @@ def test_a_raw_dump_without_a_capture_around_it(pregao, tmp_path):
     dump.write_bytes(b"".join(payload for _, payload in sent()))
     found = lines(pregao("decode", dump, "--format", "jsonl"))
     assert len(found) == 11
-    told = json.loads(pregao("info", dump, "--json").out)
-    assert told["messages"] == 11
+    content = json.loads(pregao("info", dump, "--json").out)
+    assert content["messages"] == 11
 
 
 def test_a_raw_dump_is_ingested_into_a_lake(pregao, tmp_path, monkeypatch):
@@ -131,12 +131,12 @@ def test_a_raw_dump_is_ingested_into_a_lake(pregao, tmp_path, monkeypatch):
 
 
 def test_the_account_of_a_legacy_capture(pregao, day):
-    told = json.loads(pregao("info", day, "--json").out)
-    assert told["protocol"] == "UMDF FIX/FAST"
-    first, second = told["flows"]
+    content = json.loads(pregao("info", day, "--json").out)
+    assert content["protocol"] == "UMDF FIX/FAST"
+    first, second = content["flows"]
     assert (first["stream"], first["messages"], first["missing"]) == ("incremental", 8, 1)
     assert (second["stream"], second["resets"], second["entries"]) == ("recovery", 1, 199)
-    assert {each["template"] for each in told["templates"]} == {122, 142, 143, 144, 152, 153}
+    assert {each["template"] for each in content["templates"]} == {122, 142, 143, 144, 152, 153}
     shown = pregao("info", day)
     assert shown.code == 0
     assert "Legacy feed" in shown.out
@@ -242,10 +242,10 @@ def test_books_of_price_levels_are_shown_as_levels(pregao, tmp_path):
     shown = pregao("book", "PETR4", "--lake", lake)
     assert shown.code == 0, shown.err
     assert "the feed publishes the best 5 prices of each side, and no orders" in shown.out
-    told = json.loads(pregao("book", "PETR4", "--lake", lake, "--json").out)
-    assert told["market_depth"] == 5
-    assert 1 <= len(told["bids"]) <= 5
-    assert set(told["bids"][0]) == {"price", "size", "orders"}
+    content = json.loads(pregao("book", "PETR4", "--lake", lake, "--json").out)
+    assert content["market_depth"] == 5
+    assert 1 <= len(content["bids"]) <= 5
+    assert set(content["bids"][0]) == {"price", "size", "orders"}
     refused = pregao("book", "PETR4", "--lake", lake, "--orders")
     assert refused.code == 2
     assert "Omit --orders" in refused.err

@@ -32,11 +32,11 @@ def day() -> Path:
 @cache
 def sound_lake() -> Path:
     """A lake with messages and books; tests copy it if they break it."""
-    place = day().parent / "lake"
+    path = day().parent / "lake"
     ingest_command(
-        [str(day())], str(place), engine=EngineName.LOCAL, only=["messages,books"], quiet=True
+        [str(day())], str(path), engine=EngineName.LOCAL, only=["messages,books"], quiet=True
     )
-    return place
+    return path
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def lake(tmp_path):
     return Path(shutil.copytree(sound_lake(), tmp_path / "lake"))
 
 
-def told(result, *, code=2):
+def error_line(result, *, code=2):
     """One sentence, and nothing of the program's inside."""
     assert result.code == code, result.err
     assert "Traceback" not in result.err + result.out
@@ -166,7 +166,7 @@ ABSURD = [
 @pytest.mark.parametrize(("line", "words"), ABSURD)
 def test_absurd_arguments_are_one_line_errors(pregao, tmp_path, monkeypatch, line, words):
     monkeypatch.chdir(tmp_path)
-    places = {
+    paths = {
         "DAY": str(day()),
         "NEW": str(tmp_path / "new"),
         "LAKE": str(sound_lake()) if "LAKE" in line else "",
@@ -175,9 +175,9 @@ def test_absurd_arguments_are_one_line_errors(pregao, tmp_path, monkeypatch, lin
     arguments = []
     for part in line.split():
         head, slash, tail = part.partition("/")
-        arguments.append(places[head] + slash + tail if head in places else part)
+        arguments.append(paths[head] + slash + tail if head in paths else part)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert words in told(pregao(*arguments))
+    assert words in error_line(pregao(*arguments))
     assert not (tmp_path / "new").exists() or line.startswith("ingest DAY")
 
 
@@ -197,7 +197,9 @@ def files(lake, table):
 
 @pytest.mark.parametrize("harm", ["missing", "empty", "cut", "noise"])
 @pytest.mark.parametrize("command", [*READING[:3], *READING[4:], DROPPING])
-def test_a_parquet_file_that_is_gone_or_damaged(pregao, lake, tmp_path, monkeypatch, command, harm):
+def test_a_parquet_file_that_is_missing_or_damaged(
+    pregao, lake, tmp_path, monkeypatch, command, harm
+):
     monkeypatch.chdir(tmp_path)
     for path in files(lake, "umdf_order_mbo_50"):
         content = path.read_bytes()
@@ -208,7 +210,7 @@ def test_a_parquet_file_that_is_gone_or_damaged(pregao, lake, tmp_path, monkeypa
             path.write_bytes(content[: len(content) // 2])
         elif harm == "noise":
             path.write_bytes(b"\x1b[31m" * (len(content) // 5))
-    told(pregao(*command, "--lake", lake))
+    error_line(pregao(*command, "--lake", lake))
     assert not Path("rows.csv").exists()
 
 
@@ -222,7 +224,7 @@ def test_a_parquet_file_that_is_gone_or_damaged(pregao, lake, tmp_path, monkeypa
     ],
 )
 @pytest.mark.parametrize("harm", ["missing", "cut"])
-def test_books_that_are_gone_or_damaged(pregao, lake, tmp_path, monkeypatch, command, harm):
+def test_books_that_are_missing_or_damaged(pregao, lake, tmp_path, monkeypatch, command, harm):
     monkeypatch.chdir(tmp_path)
     for table in ("book_checkpoints", "book_audit", "ticks"):
         for path in files(lake, table):
@@ -230,7 +232,7 @@ def test_books_that_are_gone_or_damaged(pregao, lake, tmp_path, monkeypatch, com
             path.unlink()
             if harm == "cut":
                 path.write_bytes(content[: len(content) // 2])
-    line = told(pregao(*command, "--lake", lake))
+    line = error_line(pregao(*command, "--lake", lake))
     assert "not built" not in line
     assert not Path("t.csv").exists()
 
@@ -241,13 +243,13 @@ def test_books_that_are_gone_or_damaged(pregao, lake, tmp_path, monkeypatch, com
 def test_a_log_that_is_damaged(pregao, lake, command):
     for path in (lake / "packets" / "_delta_log").iterdir():
         path.write_text("{")
-    told(pregao(*command, "--lake", lake))
+    error_line(pregao(*command, "--lake", lake))
 
 
-def test_a_lake_that_is_gone(pregao, lake):
+def test_a_lake_that_is_missing(pregao, lake):
     shutil.rmtree(lake)
     for command in (["lake", "tables"], ["book", "PETR4"], ["query", "VALUES (1)"], ["audit"]):
-        assert "is not a lake" in told(pregao(*command, "--lake", lake))
+        assert "is not a lake" in error_line(pregao(*command, "--lake", lake))
 
 
 def process(*arguments, limit=None, **options):
@@ -293,12 +295,12 @@ FULL = {
 @pytest.mark.parametrize("command", FULL)
 def test_where_files_cannot_grow(lake, tmp_path, command):
     new = tmp_path / "new"
-    places = {"DAY": str(day()), "NEW": str(new), "LAKE": str(lake)}
+    paths = {"DAY": str(day()), "NEW": str(new), "LAKE": str(lake)}
     arguments = [
-        places.get(part, part.replace("NEW", str(new))) if "NEW" in part or part in places else part
+        paths.get(part, part.replace("NEW", str(new))) if "NEW" in part or part in paths else part
         for part in FULL[command]
     ]
-    line = told(Ended(process(*arguments, limit=LIMIT)))
+    line = error_line(Ended(process(*arguments, limit=LIMIT)))
     assert "File too large" in line
     # An incomplete file is not taken for a complete one.
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("new.")]
@@ -316,7 +318,7 @@ def test_where_files_cannot_grow(lake, tmp_path, command):
 def test_where_standard_output_is_full(arguments):
     with Path("/dev/full").open("w") as full:
         running = process(*arguments, "--lake", sound_lake(), stdout=full)
-        assert "No space left" in told(Ended(running))
+        assert "No space left" in error_line(Ended(running))
 
 
 def test_an_interrupt_is_one_line_and_130(tmp_path):
@@ -325,7 +327,7 @@ def test_an_interrupt_is_one_line_and_130(tmp_path):
     running = process("decode", fifo)
     with fifo.open("wb"):  # which waits until the command reads
         running.send_signal(signal.SIGINT)
-        assert told(Ended(running), code=130) == "pregao: interrupted."
+        assert error_line(Ended(running), code=130) == "pregao: interrupted."
 
 
 def test_an_interrupt_while_a_market_is_simulated_is_one_line_and_130(tmp_path):
@@ -335,7 +337,7 @@ def test_an_interrupt_while_a_market_is_simulated_is_one_line_and_130(tmp_path):
     capture = tmp_path / "day" / "051_Incremental_A.pcap"
     until(lambda: capture.exists() and capture.stat().st_size)
     os.killpg(running.pid, signal.SIGINT)
-    assert told(Ended(running), code=130) == "pregao: interrupted."
+    assert error_line(Ended(running), code=130) == "pregao: interrupted."
     with pytest.raises(ProcessLookupError):
         os.killpg(running.pid, 0)
 
@@ -347,7 +349,7 @@ def test_an_interrupt_while_spark_runs_is_one_line_and_130():
     )
     until(lambda: _has_a_task(running.pid), running.poll, every=0.1)
     os.killpg(running.pid, signal.SIGINT)
-    assert told(Ended(running), code=130) == "pregao: interrupted."
+    assert error_line(Ended(running), code=130) == "pregao: interrupted."
 
 
 def _has_a_task(process_id):

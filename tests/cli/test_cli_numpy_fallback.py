@@ -3,14 +3,14 @@
 import pytest
 
 from pregao.cli import _kernels, _numpy_fallback
-from tests.architecture.kernel_pairs import use_twins
+from tests.architecture.kernel_pairs import use_fallback
 from tests.cli import test_cli_texts as texts
 
 
 @pytest.fixture(autouse=True, scope="module")
-def twins():
+def use_numpy_fallback():
     with pytest.MonkeyPatch.context() as patch:
-        use_twins(patch, _kernels, _numpy_fallback)
+        use_fallback(patch, _kernels, _numpy_fallback)
         yield
 
 

@@ -22,13 +22,13 @@ def lake(tmp_path_factory):
     return made
 
 
-def place_of(lake):
+def lake_path(lake):
     return repr(lake).split("'")[1]
 
 
 def drawn(lake, tmp_path, *arguments, name="picture.png"):
     output = tmp_path / name
-    arguments = ["plot", *arguments, "--lake", place_of(lake), "-o", str(output)]
+    arguments = ["plot", *arguments, "--lake", lake_path(lake), "-o", str(output)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.exception
     return output.read_bytes()
@@ -63,10 +63,10 @@ def test_the_depth_is_that_of_the_book(lake):
 
 def test_the_tape_has_every_trade_that_counts(lake):
     axes = pregao.plot.tape(lake, "PETR4").axes[0]
-    told = lake.sql(
+    counted = lake.sql(
         "SELECT count(*) AS n FROM trades WHERE symbol = 'PETR4' AND NOT busted AND sets_last_price"
     )
-    assert sum(len(each.get_offsets()) for each in axes.collections) == told["n"][0].as_py()
+    assert sum(len(each.get_offsets()) for each in axes.collections) == counted["n"][0].as_py()
 
 
 def test_the_heatmap_shows_the_last_book_in_its_last_column(lake):
@@ -86,7 +86,7 @@ def test_an_error_is_one_line(lake, tmp_path):
         (["gaps", "PETR4", "-o", "x.png"], "omit SYMBOL"),
         (["tape", "PETR4", "--at", "2026-05-21", "-o", "x.png"], "--since and --until"),
     ):
-        result = CliRunner().invoke(app, ["plot", *arguments, "--lake", place_of(lake)])
+        result = CliRunner().invoke(app, ["plot", *arguments, "--lake", lake_path(lake)])
         assert words in str(result.exception)
     with pytest.raises(NothingFoundError, match="no trades of NONE4 in this time range"):
         pregao.plot.tape(lake, "NONE4")

@@ -48,9 +48,9 @@ def test_numbers_stay_unchanged():
 
 @pytest.fixture
 def lake(tmp_path):
-    place = LakeStore(tmp_path / "lake")
-    place.ensure_tables([ORDERS, TRADES])
-    place.commit(unit_of(place.location, "u1", ["c1"]))
+    store = LakeStore(tmp_path / "lake")
+    store.ensure_tables([ORDERS, TRADES])
+    store.commit(unit_of(store.location, "u1", ["c1"]))
     return tmp_path / "lake"
 
 

@@ -16,7 +16,7 @@ SCHEMAS = [
 ]
 
 
-def told(pregao, *arguments):
+def schema_info(pregao, *arguments):
     result = pregao("schema", *arguments, "--json")
     assert result.code == 0, result.err
     return json.loads(result.out)
@@ -25,7 +25,7 @@ def told(pregao, *arguments):
 @pytest.mark.parametrize(("protocol", "version"), SCHEMAS)
 def test_every_template_of_every_version_is_shown(pregao, protocol, version):
     schema = bundled(protocol, version)
-    listed = told(pregao, "--protocol", protocol, "--version", version)
+    listed = schema_info(pregao, "--protocol", protocol, "--version", version)
     assert {m["template"]: m["name"] for m in listed["messages"]} == {
         m.id: m.name for m in schema.messages
     }
@@ -34,7 +34,7 @@ def test_every_template_of_every_version_is_shown(pregao, protocol, version):
 
 
 def test_fields_with_offset_type_null_and_since(pregao):
-    found = told(pregao, "Order_MBO_50")
+    found = schema_info(pregao, "Order_MBO_50")
     fields = {field["name"]: field for field in found["fields"]}
     assert (found["template"], found["block_length"], found["version"]) == (50, 72, 16)
     price = fields["mDEntryPx"]
@@ -74,8 +74,8 @@ def test_every_type_can_be_shown(capsys, protocol):
 
 
 def test_versions_differ(pregao):
-    old = {f["name"] for f in told(pregao, "50", "--version", "7")["fields"]}
-    new = {f["name"] for f in told(pregao, "50", "--version", "2.2.0")["fields"]}
+    old = {f["name"] for f in schema_info(pregao, "50", "--version", "7")["fields"]}
+    new = {f["name"] for f in schema_info(pregao, "50", "--version", "2.2.0")["fields"]}
     assert "mDEntryPositionNo" in old - new
     assert "mDEntryPrevSize" in new - old
 
@@ -89,13 +89,13 @@ def test_groups_and_data_are_indented(pregao):
 
 
 def test_sets_and_enumerations(pregao):
-    found = told(pregao, "matcheventindicator")
+    found = schema_info(pregao, "matcheventindicator")
     last = found["members"][-1]
     assert (found["kind"], last["name"], last["bit"]) == ("set", "EndOfEvent", 7)
     shown = pregao("schema", "MatchEventIndicator").out
     assert "EndOfEvent" in shown
     assert "set of 1 byte (uint8)" in shown
-    actions = told(pregao, "MDUpdateAction")
+    actions = schema_info(pregao, "MDUpdateAction")
     assert [(m["name"], m["value"]) for m in actions["members"]][:2] == [("NEW", 0), ("CHANGE", 1)]
     assert "mantissa int64, exponent = -4" in pregao("schema", "Price").out
 
@@ -112,10 +112,10 @@ def test_a_schema_file_of_the_user(pregao, tmp_path):
         '<sbe:message name="Only" id="5"><field name="f" id="1" type="double" presence="optional"/>'
         "</sbe:message></sbe:messageSchema>"
     )
-    found = told(pregao, "--schema", path)
+    found = schema_info(pregao, "--schema", path)
     assert [m["name"] for m in found["messages"]] == ["Only"]
     assert (found["byte_order"], found["version"]) == ("big-endian", 3)
-    assert told(pregao, "Only", "--schema", path)["fields"][0]["null"] == "NaN"
+    assert schema_info(pregao, "Only", "--schema", path)["fields"][0]["null"] == "NaN"
     path.write_text("<no-schema/>")
     broken = pregao("schema", "--schema", path)
     assert (broken.code, "mine.xml" in broken.err) == (2, True)

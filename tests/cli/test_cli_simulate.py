@@ -262,7 +262,7 @@ def test_resets_can_be_given_several_times(tmp_path):
     assert summary["channels"]["51"]["sequence_version"] == 2
 
 
-def test_a_folder_that_cannot_be_made_is_a_one_line_error(tmp_path):
+def test_a_folder_that_cannot_be_created_is_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
     sentence = refused("--output", tmp_path / "file" / "day", *SHORT)
     assert "cannot be used" in sentence

@@ -49,8 +49,8 @@ def test_captures(pregao):
         pregao("decode", day(), "--symbol", symbol, "-n", 5) for symbol in ("PETR4", "petr4")
     )
     assert (first.code, first.out) == (0, second.out)
-    told = pregao("decode", day(), "--symbol", "petr5")
-    assert (told.code, "Did you mean PETR4 or PETR3?" in told.err) == (2, True)
+    done = pregao("decode", day(), "--symbol", "petr5")
+    assert (done.code, "Did you mean PETR4 or PETR3?" in done.err) == (2, True)
 
 
 def test_the_exchange_takes_any_case():

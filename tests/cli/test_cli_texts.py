@@ -73,14 +73,14 @@ def batches(market, version):
     """The decoded batches of a market's packets, with their keys and the codec's rows."""
     block = block_of([payload for _, payload in market.packets])
     walked = walk(block.buffer, block.offset, block.length)
-    place = {}
+    row_numbers = {}
     for number, (packet, index) in enumerate(
         zip(walked.packet.tolist(), walked.index_in_packet.tolist(), strict=True)
     ):
-        place[packet, index] = number
+        row_numbers[packet, index] = number
     rows = {}
     for row in market.rows(start=0):
-        rows[place[row.key[5] // 1000, row.key[4]]] = row
+        rows[row_numbers[row.key[5] // 1000, row.key[4]]] = row
     for outcome in BulkDecoder().decode(walked):
         if isinstance(outcome, MessageBatch) and outcome.version == version:
             streams = np.zeros(len(block), np.int8)
@@ -104,8 +104,8 @@ def test_lines_of_every_template_agree_with_the_codec(version):
         for text, line, fields, row in zip(texts, jsons, parsed, rows, strict=True):
             number = "-" if row.key[3] is None else row.key[3]
             head = f"72 incremental {row.key[2]}:{number}.{row.key[4]} {message.name}"
-            told = as_text(message, row.values)
-            assert text.split(" ", 1)[1] == (f"{head} {told}" if told else head)
+            expected = as_text(message, row.values)
+            assert text.split(" ", 1)[1] == (f"{head} {expected}" if expected else head)
             found = json.loads(line)
             assert found["fields"] == as_json(message, row.values)
             assert (found["message"], found["template"]) == (message.name, message.id)

@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--lake", "a", "--demo"], "only one of"),
         (["--demo", "--live", "live.toml"], "only one of"),
@@ -37,10 +37,10 @@ from tests.waiting import PATIENCE_S
         ([], "No lake given: use --lake"),
     ],
 )
-def test_impossible_values_are_reported(words, said):
+def test_impossible_values_are_reported(words, message):
     result = CliRunner().invoke(app, ["ui", "--no-open", *words])
     assert result.exit_code != 0
-    assert said in f"{result.output} {result.exception}"
+    assert message in f"{result.output} {result.exception}"
 
 
 def test_without_the_extra_the_error_states_what_to_install(monkeypatch):
@@ -76,8 +76,8 @@ def test_it_serves_until_it_is_interrupted(tmp_path):
             f"{address}api/instruments", params={"day": about["days"][0]["day"]}
         ).json()["instruments"]
         own = {"day": about["days"][0]["day"], "channel": found[0]["channel"], "id": found[0]["id"]}
-        told = page.get(f"{address}api/instrument", params=own).json()
-        assert told["intervals"] == []  # no analytics were built
+        content = page.get(f"{address}api/instrument", params=own).json()
+        assert content["intervals"] == []  # no analytics were built
         running.send_signal(signal.SIGINT)
         assert running.wait(PATIENCE_S) == 0
         assert running.stderr.read() == ""

@@ -28,23 +28,23 @@ def test_the_page_of_the_demonstration_is_backed_by_an_exchange():
                 return len(known) >= INSTRUMENTS and max(known, key=lambda one: one["messages"])
 
             own = until(busiest)
-            place = int(own["channel"]), int(own["id"])
+            key = int(own["channel"]), int(own["id"])
 
             def offered():
-                view = market.view(*place)
+                view = market.view(*key)
                 return view is not None and view["sides"][Side.ASK]["levels"]
 
             until(offered)
-            asked = {"side": "BUY", "quantity": "100", "price": "", "id": own["id"]}
+            order = {"side": "BUY", "quantity": "100", "price": "", "id": own["id"]}
 
             def bought():
                 # The crowd may have taken what was offered.
-                assert panel.order(Parameters(asked))["answer"].startswith("ExecutionReport_")
+                assert panel.order(Parameters(order))["answer"].startswith("ExecutionReport_")
                 return any(one["traded"] for one in panel.status()["own_orders"])
 
             until(bought, lambda: panel.status()["own_orders"], every=0.2)
             panel.do(Parameters({"command": "halt", "symbol": own["symbol"]}))
-            until(lambda: market.view(*place)["status"] == "PAUSE")
+            until(lambda: market.view(*key)["status"] == "PAUSE")
         finally:
             panel.close()
             handler.stop()

@@ -28,7 +28,7 @@ ORDER = {
 
 
 @dataclass
-class Said:
+class SentData:
     """Bytes that one side sent."""
 
     time_ns: int
@@ -38,14 +38,14 @@ class Said:
 
 @dataclass
 class Conversation:
-    """A session on one connection: what both sides said, and which messages that was."""
+    """A session on one connection: the data of both sides and the messages in it."""
 
-    said: list[Said] = field(default_factory=list)
+    sent: list[SentData] = field(default_factory=list)
     frames: list[tuple[bool, bytes]] = field(default_factory=list)
 
     def side(self, from_client):
         """All the bytes of one side."""
-        return b"".join(each.data for each in self.said if each.from_client == from_client)
+        return b"".join(each.data for each in self.sent if each.from_client == from_client)
 
 
 def conversation(orders=5, *, version=2, session_id=SESSION, start=START, ids=1):
@@ -66,7 +66,7 @@ def conversation(orders=5, *, version=2, session_id=SESSION, start=START, ids=1)
                 if not data:
                     continue
                 now += MS
-                talk.said.append(Said(now, side, data))
+                talk.sent.append(SentData(now, side, data))
                 events = other.receive(data, now)
                 for event in events:
                     if isinstance(event, MessageReceived) and side:
@@ -87,11 +87,11 @@ def conversation(orders=5, *, version=2, session_id=SESSION, start=START, ids=1)
     exchange()
     client.leave(now)
     exchange()
-    for said in talk.said:
-        data = said.data
+    for part in talk.sent:
+        data = part.data
         while data:
             length = int.from_bytes(data[:2], "little")
-            talk.frames.append((said.from_client, data[:length]))
+            talk.frames.append((part.from_client, data[:length]))
             data = data[length:]
     return talk
 
@@ -99,29 +99,29 @@ def conversation(orders=5, *, version=2, session_id=SESSION, start=START, ids=1)
 def segments_of(talk, *, client=CLIENT, gateway=GATEWAY, size=None, first=(1000, 77), syn=True):
     """The TCP segments of a conversation: time, source, destination, sequence, flags, payload."""
     made = []
-    places = {True: first[0], False: first[1]}
+    numbers = {True: first[0], False: first[1]}
     ends = {True: (client, gateway), False: (gateway, client)}
     if syn:
         for side in (True, False):
             flags = SYN if side else SYN | ACK
             made.append(
-                (talk.said[0].time_ns - 2 + (not side), *ends[side], places[side], flags, b"")
+                (talk.sent[0].time_ns - 2 + (not side), *ends[side], numbers[side], flags, b"")
             )
-            places[side] += 1
-    for said in talk.said:
-        step = size or len(said.data)
-        for at in range(0, len(said.data), step):
-            part = said.data[at : at + step]
+            numbers[side] += 1
+    for data in talk.sent:
+        step = size or len(data.data)
+        for at in range(0, len(data.data), step):
+            part = data.data[at : at + step]
             made.append(
                 (
-                    said.time_ns + at,
-                    *ends[said.from_client],
-                    places[said.from_client],
+                    data.time_ns + at,
+                    *ends[data.from_client],
+                    numbers[data.from_client],
                     PSH | ACK,
                     part,
                 )
             )
-            places[said.from_client] += len(part)
+            numbers[data.from_client] += len(part)
     return made
 
 

@@ -35,8 +35,8 @@ class Desk:
 
     def established(self, ver=1, **changes):
         line = self.connect()
-        line.say(line.peer.negotiate(ver, now=self.now))
-        line.say(line.peer.establish(ver, now=self.now, **changes))
+        line.send_data(line.peer.negotiate(ver, now=self.now))
+        line.send_data(line.peer.establish(ver, now=self.now, **changes))
         assert line.names() == ["NegotiateResponse", "EstablishAck"]
         return line
 
@@ -56,7 +56,7 @@ class Line:
         self.gateway = GatewayConnection(desk.sessions, desk.now, peer)
         self.events = []
 
-    def say(self, data):
+    def send_data(self, data):
         self.events += self.gateway.receive(data, self.desk.now)
 
     def wait(self, milliseconds):
@@ -70,11 +70,11 @@ class Line:
     def lose(self):
         self.events += self.gateway.lost(self.desk.now)
 
-    def hear(self):
+    def read_messages(self):
         return self.peer.read(self.gateway.take_output())
 
     def names(self):
-        return [name for name, _ in self.hear()]
+        return [name for name, _ in self.read_messages()]
 
     def kinds(self):
         """Events of the gateway since the last call, by name."""
@@ -83,5 +83,5 @@ class Line:
 
     def ends_with(self, code):
         """Whether the gateway's last message ended the connection with that code."""
-        name, values = self.hear()[-1]
+        name, values = self.read_messages()[-1]
         return name == "Terminate" and values["terminationCode"] == code and self.gateway.closing

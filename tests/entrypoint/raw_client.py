@@ -27,10 +27,10 @@ class Client:
         with contextlib.suppress(OSError):
             self.socket.close()
 
-    def say(self, data):
+    def send_data(self, data):
         self.socket.sendall(data)
 
-    def hear(self, count=1):
+    def read_messages(self, count=1):
         """The next messages: their names and values."""
         found = []
         while len(found) < count:
@@ -54,7 +54,7 @@ class Client:
 
     def one(self, name):
         """The next message, which must be of that name."""
-        (found,) = self.hear()
+        (found,) = self.read_messages()
         assert found[0] == name, found
         return found[1]
 
@@ -63,7 +63,7 @@ class Client:
         found = []
         try:
             while True:
-                found += self.hear()
+                found += self.read_messages()
         except (EOFError, ConnectionError):
             return found
 
@@ -71,13 +71,15 @@ class Client:
 
     def log_on(self, ver=1, next_number=1, **establish):
         firm = 85 if self.peer.session_id < SESSION + 2 else 127
-        self.say(self.peer.negotiate(ver, now=time.time_ns(), firm=firm))
+        self.send_data(self.peer.negotiate(ver, now=time.time_ns(), firm=firm))
         self.one("NegotiateResponse")
         return self.establish(ver, next_number, **establish)
 
     def establish(self, ver=1, next_number=1, keep_alive=30_000, **changes):
         now = time.time_ns()
-        self.say(self.peer.establish(ver, next_number, now=now, keep_alive=keep_alive, **changes))
+        self.send_data(
+            self.peer.establish(ver, next_number, now=now, keep_alive=keep_alive, **changes)
+        )
         self.number = next_number
         return self.one("EstablishAck")
 
@@ -93,7 +95,7 @@ class Client:
         }
 
     def request(self, name, segment=80, **values):
-        self.say(self.peer.frame(name, businessHeader=self.header(segment), **values))
+        self.send_data(self.peer.frame(name, businessHeader=self.header(segment), **values))
 
     def new(self, cl_ord_id, side="BUY", quantity=1000, price=12, **changes):
         """SimpleNewOrder."""

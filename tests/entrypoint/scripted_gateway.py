@@ -40,12 +40,12 @@ class Exchange:
 
     def connect(self, gateway=1):
         self.client.connect(self.now, gateway)
-        return self.hear()
+        return self.read_messages()
 
-    def say(self, *frames):
+    def send_data(self, *frames):
         return self.client.receive(b"".join(frames), self.now)
 
-    def hear(self):
+    def read_messages(self):
         return self.peer.read(self.client.take_output())
 
     @property
@@ -82,8 +82,8 @@ class Exchange:
 
     def established(self, **ack):
         self.connect()
-        self.say(self.response(), self.ack(**ack))
-        self.hear()
+        self.send_data(self.response(), self.ack(**ack))
+        self.read_messages()
         return self
 
 

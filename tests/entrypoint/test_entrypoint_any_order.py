@@ -45,7 +45,7 @@ def test_a_gateway_survives_any_order_of_anything(actions):
         line = lines[-1]
         match action:
             case "say":
-                line.say(value)
+                line.send_data(value)
             case "wait":
                 line.wait(value)
                 desk.sessions.advance(desk.now)
@@ -62,7 +62,7 @@ def test_a_gateway_survives_any_order_of_anything(actions):
                 lines = [each for each in lines if not each.gateway.closing] or [desk.connect()]
                 line = lines[-1]
         line.gateway.go_on(desk.now)
-        line.hear()  # all its bytes are complete messages
+        line.read_messages()  # all its bytes are complete messages
         executed += [event.number for event in line.events if hasattr(event, "message")]
         ended = [event for event in line.events if hasattr(event, "graceful")]
         assert len(ended) == int(line.gateway.closing or bool(ended))
@@ -99,8 +99,8 @@ def test_a_client_survives_any_order_of_anything(frames):
     exchange.connect()
     received = []
     for frame in frames:
-        events = exchange.say(frame)
-        exchange.hear()
+        events = exchange.send_data(frame)
+        exchange.read_messages()
         received += [event.number for event in events if hasattr(event, "message")]
         assert received == sorted(set(received))
         if exchange.client.stage is ConnectionStage.ESTABLISHED and len(received) % 2:

@@ -143,16 +143,16 @@ def test_events_report_everything_in_order():
             await client.ready()
             for number in range(1, 6):
                 await client.send("SimpleNewOrder", order(number))
-            told = []
-            while sum(isinstance(each, MessageReceived) for each in told) < 5:
-                told.append(await anext(events))
+            received = []
+            while sum(isinstance(each, MessageReceived) for each in received) < 5:
+                received.append(await anext(events))
             await client.close()
-            told += [each async for each in events]
-            names = [type(each).__name__ for each in told]
+            received += [each async for each in events]
+            names = [type(each).__name__ for each in received]
             assert names[:2] == ["SessionNegotiated", "SessionEstablished"]
             assert names[-1] == "ConnectionEnded"
-            assert told[-1].graceful
-            assert [each.number for each in told if isinstance(each, MessageReceived)] == [
+            assert received[-1].graceful
+            assert [each.number for each in received if isinstance(each, MessageReceived)] == [
                 1,
                 2,
                 3,
@@ -163,7 +163,7 @@ def test_events_report_everything_in_order():
     run(work())
 
 
-def test_003_5_5_the_backup_takes_over_when_the_primary_is_gone():
+def test_003_5_5_the_backup_takes_over_when_the_primary_fails():
     async def work():
         store, market = SessionStore(), Market()
         primary = await TcpDesk(store=store, market=market).start()
@@ -179,9 +179,9 @@ def test_003_5_5_the_backup_takes_over_when_the_primary_is_gone():
             await asyncio.sleep(0.001)
         await client.request("SimpleNewOrder", order(2))
         await client.close()
-        told = [each async for each in events]
-        assert any(isinstance(each, ConnectionFailed) for each in told)
-        held = [each for each in told if isinstance(each, SessionEstablished)]
+        received = [each async for each in events]
+        assert any(isinstance(each, ConnectionFailed) for each in received)
+        held = [each for each in received if isinstance(each, SessionEstablished)]
         assert len(held) == 2
         assert held[0].session_ver_id == held[1].session_ver_id
         assert held[1].next_outgoing == 2
@@ -286,8 +286,8 @@ def test_003_4_6_3_2_republished_messages_count_once_also_after_a_restart(versio
                 events = client.events()
                 session = desk.sessions[SESSION]
                 for exec_id, lots in ((again["execID"], 60), (9_999, 30)):
-                    told = again | {"execID": exec_id, "cumQty": 90 - lots, "leavesQty": lots}
-                    session.send("ExecutionReport_Trade", told, time.time_ns(), resend=True)
+                    report = again | {"execID": exec_id, "cumQty": 90 - lots, "leavesQty": lots}
+                    session.send("ExecutionReport_Trade", report, time.time_ns(), resend=True)
                 names = []
                 while "MessageReceived" not in names:
                     names.append(type(await anext(events)).__name__)

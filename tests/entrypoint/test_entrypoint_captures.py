@@ -87,19 +87,19 @@ def test_a_capture_that_begins_in_the_middle_of_a_connection(tmp_path_factory, g
             expected.append(frame)
         at += len(frame)
     assert sides[TO_GATEWAY] == expected
-    behind = sum(map(len, expected))
-    assert len(stretches[TO_GATEWAY]) == len(data) - behind
+    expected_bytes = sum(map(len, expected))
+    assert len(stretches[TO_GATEWAY]) == len(data) - expected_bytes
     account = blocks.accounts[TO_GATEWAY]
     assert account.message_bytes + account.skipped_bytes == len(data)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 26), st.binary(min_size=1, max_size=60), st.integers(1, 200))
-def test_wrong_bytes_between_messages(tmp_path_factory, place, wrong, size):
+def test_wrong_bytes_between_messages(tmp_path_factory, index, wrong, size):
     """Messages after them are found again; every byte is in a message or a stretch."""
     frames = [data for side, data in TALK.frames if side]
-    place = min(place, len(frames))
-    data = b"".join(frames[:place]) + wrong + b"".join(frames[place:])
+    index = min(index, len(frames))
+    data = b"".join(frames[:index]) + wrong + b"".join(frames[index:])
     segments = [(0, CLIENT, GATEWAY, 999, 2, b"")] + [
         (0, CLIENT, GATEWAY, 1000 + at, 24, data[at : at + size])
         for at in range(0, len(data), size)
@@ -108,9 +108,9 @@ def test_wrong_bytes_between_messages(tmp_path_factory, place, wrong, size):
     sides, stretches, _ = found(path)
     kept = kept_of(True)
     got = sides[TO_GATEWAY]
-    assert got[:place] == kept[:place]
+    assert got[:index] == kept[:index]
     # The wrong bytes may look like a header that takes what follows with it, but not for long.
-    assert got[-3:] == kept[-3:] or place > len(frames) - 4
+    assert got[-3:] == kept[-3:] or index > len(frames) - 4
     assert sum(map(len, got)) + len(stretches[TO_GATEWAY]) == len(data)
 
 
@@ -136,7 +136,7 @@ def test_two_connections_and_something_else(tmp_path):
     other = bytes(random.Random(3).randrange(256) for _ in range(2 * UNSUPPORTED_BYTES))
     web = [
         (
-            TALK.said[0].time_ns + at,
+            TALK.sent[0].time_ns + at,
             ("10.9.9.9", 443),
             ("10.1.0.7", 50_000),
             at,
@@ -151,9 +151,9 @@ def test_two_connections_and_something_else(tmp_path):
         segments_of(second, client=("10.1.0.8", 40_002)),
         web,
     )
-    told = list(captured_messages(path))
+    messages = list(captured_messages(path))
     by_sender = {}
-    for each in told:
+    for each in messages:
         by_sender.setdefault((each.flow.src, each.sender), []).append(each.name)
     assert set(by_sender) == {
         ("10.1.0.7", "client"), ("10.1.0.8", "client"), ("10.2.0.9", "exchange"),
@@ -161,7 +161,7 @@ def test_two_connections_and_something_else(tmp_path):
     assert by_sender["10.1.0.8", "client"].count("SimpleNewOrder") == 7
     assert by_sender["10.1.0.7", "client"].count("SimpleNewOrder") == 12
     assert by_sender["10.2.0.9", "exchange"].count("ExecutionReport_New") == 19
-    assert not any(each.reason for each in told)
+    assert not any(each.reason for each in messages)
     with FrameBlocks(path) as blocks:
         assert sum(len(block) for block in blocks) == len(TALK.frames) + len(second.frames)
     statistics = blocks.statistics
@@ -171,11 +171,11 @@ def test_two_connections_and_something_else(tmp_path):
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
 def test_messages_are_read_by_their_version(tmp_path, version):
     path = write_capture(tmp_path / "a.pcap", segments_of(conversation(2, version=version)))
-    told = list(captured_messages(path))
-    orders = [each.message for each in told if each.name == "SimpleNewOrder"]
+    messages = list(captured_messages(path))
+    orders = [each.message for each in messages if each.name == "SimpleNewOrder"]
     assert [order["clOrdID"] for order in orders] == [1, 2]
-    assert [each.name for each in told][:2] == ["Negotiate", "NegotiateResponse"]
-    assert all(each.message is not None for each in told)
+    assert [each.name for each in messages][:2] == ["Negotiate", "NegotiateResponse"]
+    assert all(each.message is not None for each in messages)
 
 
 def test_no_access_key_is_kept(tmp_path):
@@ -190,9 +190,11 @@ def test_no_access_key_is_kept(tmp_path):
             assert b"SimpleNewOrder" not in kept
             for block in blocks:
                 raise AssertionError(block)
-        told = [each.data for each in captured_messages(path)]
-        assert told
-        assert all(KEY.encode()[:6] not in data and KEY.encode()[-6:] not in data for data in told)
+        messages = [each.data for each in captured_messages(path)]
+        assert messages
+        assert all(
+            KEY.encode()[:6] not in data and KEY.encode()[-6:] not in data for data in messages
+        )
 
 
 def test_business_headers_have_session_number_and_time(tmp_path):

@@ -21,13 +21,13 @@ REASONS = {
 
 def leave(line, how):
     if how == "terminate":
-        line.say(line.peer.terminate())
+        line.send_data(line.peer.terminate())
     elif how == "loss":
         line.lose()
     elif how == "silence":
         line.wait(2000)
     else:
-        line.say(b"\0\0\0\0")
+        line.send_data(b"\0\0\0\0")
     assert line.gateway.closing
 
 
@@ -59,9 +59,9 @@ def test_003_4_7_2_a_client_that_comes_back_within_the_window_keeps_its_orders()
     desk.established(cancelOnDisconnectType=TYPES[3], codTimeoutWindow=500).lose()
     desk.now += 499 * MS
     line = desk.connect()
-    line.say(line.peer.establish(now=desk.now, cancelOnDisconnectType=TYPES[1]))
+    line.send_data(line.peer.establish(now=desk.now, cancelOnDisconnectType=TYPES[1]))
     assert desk.sessions.advance(desk.now + 10_000 * MS) == []
-    line.say(line.peer.terminate())
+    line.send_data(line.peer.terminate())
     assert desk.sessions.advance(desk.now) == []
 
 
@@ -69,7 +69,7 @@ def test_a_refused_establish_does_not_stop_it():
     desk = Desk()
     desk.established(cancelOnDisconnectType=TYPES[3], codTimeoutWindow=500).lose()
     line = desk.connect()
-    line.say(line.peer.establish(key="wrong"))
+    line.send_data(line.peer.establish(key="wrong"))
     assert len(desk.sessions.advance(desk.now + 500 * MS)) == 1
 
 
@@ -78,7 +78,7 @@ def test_a_connection_that_never_established_cancels_nothing():
     desk.established(cancelOnDisconnectType=TYPES[3], codTimeoutWindow=0).lose()
     assert len(desk.sessions.advance(desk.now)) == 1
     line = desk.connect()
-    line.say(line.peer.terminate())
+    line.send_data(line.peer.terminate())
     assert desk.sessions.advance(desk.now) == []
 
 
@@ -108,7 +108,7 @@ def test_a_gateway_that_was_killed_begins_the_windows_when_it_is_started_again(t
     assert again.sessions.next_due_ns == (again.now + 500 * MS if cancels else None)
     again.sessions.recover(again.now + MS)  # once
     line = again.connect()
-    line.say(line.peer.establish(now=again.now))
+    line.send_data(line.peer.establish(now=again.now))
     assert line.names() == ["EstablishAck"]
     assert again.sessions.advance(again.now + 10_000 * MS) == []
     again.store.close()
@@ -117,7 +117,7 @@ def test_a_gateway_that_was_killed_begins_the_windows_when_it_is_started_again(t
 def test_a_client_that_had_left_before_the_gateway_was_killed_is_not_there_to_be_lost(tmp_path):
     store = SessionFile(tmp_path / "sessions")
     line = Desk(store=store).established(cancelOnDisconnectType=TYPES[1])
-    line.say(line.peer.terminate())
+    line.send_data(line.peer.terminate())
     store.close()
     again = Desk(store=SessionFile(tmp_path / "sessions"))
     again.sessions.recover(again.now)
@@ -131,5 +131,5 @@ def test_003_4_7_reports_of_cancelled_orders_wait_for_the_client():
     assert len(desk.sessions.advance(desk.now)) == 1
     desk.report()
     line = desk.connect()
-    line.say(line.peer.establish() + line.peer.retransmit(1, 1))
+    line.send_data(line.peer.establish() + line.peer.retransmit(1, 1))
     assert line.names() == ["EstablishAck", "Retransmission", "BusinessMessageReject", "Sequence"]

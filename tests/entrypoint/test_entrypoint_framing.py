@@ -33,7 +33,7 @@ def test_003_4_4_messages_cut_anywhere_are_reassembled(cuts):
 
 def test_003_4_4_several_messages_in_one_segment_are_all_answered():
     line = Desk().connect()
-    line.say(line.peer.negotiate() + line.peer.establish() + line.peer.order())
+    line.send_data(line.peer.negotiate() + line.peer.establish() + line.peer.order())
     assert line.names() == ["NegotiateResponse", "EstablishAck"]
     assert line.kinds() == ["SessionNegotiated", "SessionEstablished", "MessageReceived"]
 
@@ -51,7 +51,7 @@ def test_003_4_4_an_invalid_frame_ends_the_connection(frame, reason):
     assert reader.receive(PEER.sequence(1) + frame)[1:] == [BadFrame(reason)]
     assert reader.receive(PEER.sequence(1)) == []
     line = Desk().connect()
-    line.say(frame)
+    line.send_data(frame)
     assert line.ends_with("INVALID_SOFH")
     assert line.events[0].reason == reason
 
@@ -67,7 +67,7 @@ def test_an_unknown_template_ends_the_connection():
     line = Desk().connect()
     message = bytearray(line.peer.sequence(1))
     message[6:8] = (999).to_bytes(2, "little")
-    line.say(bytes(message))
+    line.send_data(bytes(message))
     assert line.ends_with("UNRECOGNIZED_MESSAGE")
 
 
@@ -75,7 +75,7 @@ def test_a_message_of_another_schema_ends_the_connection():
     line = Desk().established()
     message = bytearray(line.peer.sequence(1))
     message[8:10] = (2).to_bytes(2, "little")
-    line.say(bytes(message))
+    line.send_data(bytes(message))
     assert line.ends_with("UNRECOGNIZED_MESSAGE")
 
 
@@ -85,7 +85,7 @@ def test_003_4_6_1_a_message_for_clients_ends_the_connection(name):
     message = bytearray(line.peer.sequence(1))
     template = line.peer.layouts.by_name[name].template
     message[6:8] = template.to_bytes(2, "little")
-    line.say(bytes(message))
+    line.send_data(bytes(message))
     assert line.ends_with("UNRECOGNIZED_MESSAGE")
 
 
@@ -94,7 +94,7 @@ def test_a_body_that_cannot_be_decoded_ends_the_connection(kept):
     line = Desk().established()
     message = bytearray(line.peer.order()[:kept])
     message[0:2] = kept.to_bytes(2, "little")
-    line.say(bytes(message))
+    line.send_data(bytes(message))
     assert line.ends_with("DECODING_ERROR")
 
 
@@ -102,19 +102,19 @@ def test_a_block_shorter_than_the_versions_own_cannot_be_decoded():
     line = Desk().established()
     message = bytearray(line.peer.order())
     message[4:6] = (80).to_bytes(2, "little")
-    line.say(bytes(message))
+    line.send_data(bytes(message))
     assert line.ends_with("DECODING_ERROR")
 
 
 def test_an_unknown_value_of_a_field_is_rejected_and_the_session_continues():
     line = Desk().established()
-    line.say(line.peer.order(side=ord("9")))
-    ((name, values),) = line.hear()
+    line.send_data(line.peer.order(side=ord("9")))
+    ((name, values),) = line.read_messages()
     assert name == "BusinessMessageReject"
     assert (values["refMsgType"], values["refSeqNum"]) == ("SimpleNewOrder", 1)
     assert values["businessRejectRefID"] == 1001
     assert values["text"] == "side has no value 57"
-    line.say(line.peer.order())
+    line.send_data(line.peer.order())
     assert line.kinds()[-2:] == ["MessageRejected", "MessageReceived"]
     assert not line.gateway.closing
 
@@ -124,18 +124,18 @@ def test_a_required_enumeration_without_a_value_is_rejected():
     message = bytearray(line.peer.order())
     side = line.peer.layouts.by_template[100].field("side").offset
     message[12 + side] = 0
-    line.say(bytes(message))
-    assert line.hear()[0][1]["text"] == "side needs a value"
+    line.send_data(bytes(message))
+    assert line.read_messages()[0][1]["text"] == "side needs a value"
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, len(STREAM) - 1), st.integers(0, 255), st.binary(max_size=40))
-def test_any_bytes_are_answered_or_end_the_connection(place, value, noise):
+def test_any_bytes_are_answered_or_end_the_connection(offset, value, noise):
     line = Desk().connect()
     stream = bytearray(STREAM)
-    stream[place] = value
-    line.say(bytes(stream) + noise)
-    line.hear()
+    stream[offset] = value
+    line.send_data(bytes(stream) + noise)
+    line.read_messages()
     line.wait(100_000)
     assert line.gateway.closing
     assert [event for event in line.kinds() if event == "ConnectionEnded"] == ["ConnectionEnded"]
@@ -154,13 +154,13 @@ def test_credentials_are_blanked_before_a_message_is_kept(data):
 
 
 @given(st.sampled_from([4, 5, 54]), st.integers(0, 255), st.integers(12, len(PEER.establish())))
-def test_credentials_are_blanked_in_broken_messages_too(place, value, size):
+def test_credentials_are_blanked_in_broken_messages_too(offset, value, size):
     data = bytearray(PEER.establish())
-    data[place] = value
+    data[offset] = value
     (frame,) = FrameReader().receive(struct.pack("<H", size) + bytes(data[2:size]))
     kept = blanked(frame)
     assert len(kept) == size
-    if place != 54:  # a length that is too small leaves what it does not count
+    if offset != 54:  # a length that is too small leaves what it does not count
         assert KEY[:6].encode() not in kept
 
 
@@ -173,8 +173,8 @@ def long_order(length):
 @pytest.mark.parametrize(("limit", "length"), [(2048, 2048), (16_384, 2049), (16_384, 16_384)])
 def test_003_4_4_longer_frames_are_a_setting(limit, length):
     line = Desk(rules=GatewaySettings(max_message=limit)).established()
-    line.say(long_order(length)[:1000])
-    line.say(long_order(length)[1000:])
+    line.send_data(long_order(length)[:1000])
+    line.send_data(long_order(length)[1000:])
     assert line.kinds()[-1] == "MessageReceived"
     assert not line.gateway.closing
 
@@ -182,7 +182,7 @@ def test_003_4_4_longer_frames_are_a_setting(limit, length):
 @pytest.mark.parametrize(("limit", "length"), [(2048, 2049), (16_384, 16_385), (2049, 2050)])
 def test_003_4_4_frames_beyond_the_setting_end_the_connection(limit, length):
     line = Desk(rules=GatewaySettings(max_message=limit)).established()
-    line.say(long_order(length)[:12])
+    line.send_data(long_order(length)[:12])
     assert line.ends_with("INVALID_SOFH")
 
 
@@ -191,7 +191,7 @@ def test_003_4_4_a_client_reads_frames_as_long_as_its_setting():
         exchange = Exchange(max_message=limit).established()
         report = exchange.report(1)
         padded = struct.pack("<H", 16_384) + report[2:] + b"\x00" * (16_384 - len(report))
-        assert kinds(exchange.say(padded)) == [kind]
+        assert kinds(exchange.send_data(padded)) == [kind]
 
 
 @pytest.mark.parametrize("limit", [11, 16_385])

@@ -30,7 +30,7 @@ SESSION_MESSAGES = (
     "NotApplied", "Sequence", "Retransmission", "RetransmitReject",
 )  # fmt: skip
 QUIET = 60_000
-"""A keep-alive interval in which nothing has to be said."""
+"""A keep-alive interval long enough that no heartbeat is due."""
 
 
 class Peer(Exchange):
@@ -40,23 +40,23 @@ class Peer(Exchange):
         super().__init__(**({"keep_alive_ms": QUIET} | settings))
         self.requests = []
         """When the client asked for what."""
-        self.heard = []
-        """Everything else it said, by name."""
+        self.other_messages = []
+        """Names of its other messages."""
         self.events = []
 
-    def tell(self, *frames):
+    def deliver(self, *frames):
         """Send a message; return the resulting events."""
-        events = self.say(*frames)
+        events = self.send_data(*frames)
         self.events += events
         self.note()
         return events
 
     def note(self):
-        for name, values in self.hear():
+        for name, values in self.read_messages():
             if name == "RetransmitRequest":
                 self.requests.append((self.now, values["fromSeqNo"], values["count"]))
             else:
-                self.heard.append(name)
+                self.other_messages.append(name)
 
     def begin(self, **ack):
         self.established(**({"keep_alive": QUIET} | ack))
@@ -86,30 +86,30 @@ def given_up(events):
 
 def test_a_granted_retransmission_that_delivers_nothing_is_not_repeated_without_end():
     peer = Peer().begin()
-    peer.tell(peer.report(4))
+    peer.deliver(peer.report(4))
     nothing = (peer.retransmission(1, 3), peer.peer.sequence(5))
     for _ in range(5_000):
-        peer.tell(*nothing)
+        peer.deliver(*nothing)
     assert [request[1:] for request in peer.requests] == [(1, 3)]
     while len(peer.requests) < 10:
         peer.wait(5_000)
-        peer.tell(*nothing)
+        peer.deliver(*nothing)
     times = [time for time, _, _ in peer.requests]
     assert all(after - before >= FIRST_WAIT_NS for before, after in pairwise(times))
     assert given_up(peer.events) == [("NOT_DELIVERED", 1, 3)]
     assert numbers(peer.events) == [4]
     peer.wait(60_000)
-    peer.tell(*nothing)
+    peer.deliver(*nothing)
     assert len(peer.requests) == 10
-    assert numbers(peer.tell(peer.report(5))) == [5]
+    assert numbers(peer.deliver(peer.report(5))) == [5]
 
 
 def test_the_wait_before_the_next_request_doubles_up_to_a_limit():
     peer = Peer(retransmission_attempts=9).begin()
-    peer.tell(peer.report(2))
+    peer.deliver(peer.report(2))
     for attempt in range(1, 9):
         assert len(peer.requests) == attempt
-        peer.tell(peer.retransmit_reject("SYSTEM_BUSY"))
+        peer.deliver(peer.retransmit_reject("SYSTEM_BUSY"))
         wait = min(MAX_WAIT_NS, FIRST_WAIT_NS << (attempt - 1)) // MS
         peer.wait(wait - 1)
         assert len(peer.requests) == attempt
@@ -120,10 +120,10 @@ def test_the_wait_before_the_next_request_doubles_up_to_a_limit():
 
 def test_a_request_without_an_answer_is_repeated_and_then_abandoned():
     peer = Peer().begin()
-    peer.tell(peer.report(3))
+    peer.deliver(peer.report(3))
     for _ in range(20):
         peer.wait(10_000)
-        peer.tell(peer.peer.sequence(4))  # it is alive
+        peer.deliver(peer.peer.sequence(4))  # it is alive
     assert given_up(peer.events) == [("NOT_DELIVERED", 1, 2)]
     assert [request[1:] for request in peer.requests] == [(1, 2)] * 10
     assert numbers(peer.events) == [3]
@@ -131,11 +131,11 @@ def test_a_request_without_an_answer_is_repeated_and_then_abandoned():
 
 def test_an_endless_retransmission_does_not_hold_reports_back_forever():
     peer = Peer().begin()
-    peer.tell(peer.report(5), peer.retransmission(1, 4), peer.report(1))
+    peer.deliver(peer.report(5), peer.retransmission(1, 4), peer.report(1))
     number = 6
     for _ in range(40):
         peer.wait(5_000)
-        peer.tell(peer.report(number))
+        peer.deliver(peer.report(number))
         number += 1
     assert numbers(peer.events) == [1, *range(5, number)]
     assert given_up(peer.events) == [("NOT_DELIVERED", 2, 3)]
@@ -143,38 +143,40 @@ def test_an_endless_retransmission_does_not_hold_reports_back_forever():
 
 def test_after_out_of_range_no_report_is_discarded():
     peer = Peer().begin(next_number=100)
-    assert given_up(peer.tell(peer.retransmit_reject("OUT_OF_RANGE"))) == [("OUT_OF_RANGE", 1, 99)]
+    assert given_up(peer.deliver(peer.retransmit_reject("OUT_OF_RANGE"))) == [
+        ("OUT_OF_RANGE", 1, 99)
+    ]
     # The gateway had not sent anything: its reports begin with 1.
-    assert numbers(peer.tell(peer.report(1), peer.report(2))) == [1, 2]
-    assert kinds(peer.tell(peer.report(2))) == ["DuplicateIgnored"]
-    assert numbers(peer.tell(peer.report(100))) == [100]
+    assert numbers(peer.deliver(peer.report(1), peer.report(2))) == [1, 2]
+    assert kinds(peer.deliver(peer.report(2))) == ["DuplicateIgnored"]
+    assert numbers(peer.deliver(peer.report(100))) == [100]
 
 
 def test_a_lower_sequence_of_the_gateway_wins():
     peer = Peer().begin(next_number=100)
-    peer.tell(peer.retransmit_reject("OUT_OF_RANGE"))
-    (lowered,) = peer.tell(peer.peer.sequence(1))
+    peer.deliver(peer.retransmit_reject("OUT_OF_RANGE"))
+    (lowered,) = peer.deliver(peer.peer.sequence(1))
     assert (lowered.expected, lowered.next_number) == (100, 1)
-    assert numbers(peer.tell(*(peer.report(number) for number in (1, 2, 3)))) == [1, 2, 3]
+    assert numbers(peer.deliver(*(peer.report(number) for number in (1, 2, 3)))) == [1, 2, 3]
     assert len(peer.requests) == 0  # it was made before this peer listened
 
 
 def test_held_reports_are_passed_on_if_the_gateway_confirms_that_none_precede_them():
     peer = Peer().begin()
-    peer.tell(peer.report(8), peer.report(9))
-    assert numbers(peer.tell(peer.peer.sequence(1))) == [8, 9]
-    assert numbers(peer.tell(peer.report(1), peer.report(2))) == [1, 2]
+    peer.deliver(peer.report(8), peer.report(9))
+    assert numbers(peer.deliver(peer.peer.sequence(1))) == [8, 9]
+    assert numbers(peer.deliver(peer.report(1), peer.report(2))) == [1, 2]
 
 
 def test_an_establishment_with_a_lower_number_wins_and_nothing_is_discarded():
     peer = Peer(keep_reports=True).begin()
-    peer.tell(*(peer.report(number) for number in range(1, 6)))
+    peer.deliver(*(peer.report(number) for number in range(1, 6)))
     peer.client.lost()
     peer.connect()
-    assert kinds(peer.tell(peer.ack(next_number=2, keep_alive=QUIET))) == [
+    assert kinds(peer.deliver(peer.ack(next_number=2, keep_alive=QUIET))) == [
         "SessionEstablished", "SequenceLowered",
     ]  # fmt: skip
-    assert numbers(peer.tell(peer.report(2, exec_id=92))) == [2]
+    assert numbers(peer.deliver(peer.report(2, exec_id=92))) == [2]
     # A restarted client knows both reports that had this number.
     found = [(number, message["execID"]) for number, _, message in peer.client.kept()]
     assert found == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (2, 92)]
@@ -182,21 +184,21 @@ def test_an_establishment_with_a_lower_number_wins_and_nothing_is_discarded():
 
 def test_a_report_with_the_highest_number_does_not_lock_the_session_out():
     peer = Peer().begin()
-    peer.tell(peer.report(LAST))
+    peer.deliver(peer.report(LAST))
     for _ in range(30):
-        peer.tell(peer.retransmit_reject("OUT_OF_RANGE"))
+        peer.deliver(peer.retransmit_reject("OUT_OF_RANGE"))
         peer.wait(5_000)
     assert numbers(peer.events) == [LAST]
     assert len(peer.requests) <= 11
     assert sum(count for _, _, count in given_up(peer.events)) == LAST - 1
-    assert numbers(peer.tell(peer.report(1), peer.report(2))) == [1, 2]
+    assert numbers(peer.deliver(peer.report(1), peer.report(2))) == [1, 2]
     peer.client.lost()
     ((name, values),) = peer.connect()
     assert (name, values["nextSeqNo"]) == ("Establish", 1)
     assert peer.client.state.next_incoming == 2**32
-    peer.tell(peer.ack(next_number=3, keep_alive=QUIET))
+    peer.deliver(peer.ack(next_number=3, keep_alive=QUIET))
     assert peer.client.stage is ConnectionStage.ESTABLISHED
-    assert numbers(peer.tell(peer.report(3), peer.report(4))) == [3, 4]
+    assert numbers(peer.deliver(peer.report(3), peer.report(4))) == [3, 4]
 
 
 @pytest.mark.parametrize("last", [LAST - 1, LAST])
@@ -206,14 +208,14 @@ def test_a_refusal_that_names_the_highest_number_does_not_lock_the_session_out(l
     peer.client.lost()
     for _ in range(3):
         peer.connect()
-        peer.tell(peer.peer.frame(
+        peer.deliver(peer.peer.frame(
             "EstablishReject", **peer.common(), establishmentRejectCode="INVALID_NEXTSEQNO",
             lastIncomingSeqNo=last,
         ))  # fmt: skip
         peer.client.lost()
     ((name, values),) = peer.connect()
     assert (name, values["nextSeqNo"]) == ("Establish", 2)
-    peer.tell(peer.ack(last=1, keep_alive=QUIET))
+    peer.deliver(peer.ack(last=1, keep_alive=QUIET))
     assert peer.client.send("SimpleNewOrder", ORDER, peer.now) == 2
 
 
@@ -224,16 +226,16 @@ def test_the_highest_session_version_does_not_lock_the_session_out():
         "NegotiateReject", **peer.common(), negotiationRejectCode="ALREADY_NEGOTIATED",
         currentSessionVerID=2**64 - 1,
     )  # fmt: skip
-    assert kinds(peer.tell(already)) == ["SessionRefused"]
+    assert kinds(peer.deliver(already)) == ["SessionRefused"]
     peer.client.lost()
     assert [name for name, _ in peer.connect()] == ["Establish"]
-    peer.tell(peer.peer.frame(
+    peer.deliver(peer.peer.frame(
         "EstablishReject", **peer.common(), establishmentRejectCode="UNNEGOTIATED",
     ))  # fmt: skip
     peer.client.lost()
     ((name, values),) = peer.connect()
     assert (name, values["sessionVerID"]) == ("Negotiate", 2**64 - 1)
-    peer.tell(peer.peer.frame(
+    peer.deliver(peer.peer.frame(
         "NegotiateReject", **peer.common(), negotiationRejectCode="INVALID_SESSIONVERID",
     ))  # fmt: skip
     peer.client.lost()
@@ -247,11 +249,11 @@ def test_a_not_applied_of_any_size_names_only_sent_messages():
     for _ in range(3):
         number = peer.client.send("SimpleNewOrder", ORDER, peer.now)
         tracker.sent(number, "SimpleNewOrder", ORDER)
-    (gap,) = peer.tell(peer.peer.frame("NotApplied", fromSeqNo=2, count=LAST))
+    (gap,) = peer.deliver(peer.peer.frame("NotApplied", fromSeqNo=2, count=LAST))
     assert (gap.first, gap.count) == (2, 2)
     assert [each.number for each in tracker.not_applied(2, LAST)] == [2, 3]
     assert peer.client.send("SimpleNewOrder", ORDER, peer.now) == 4
-    (gap,) = peer.tell(peer.peer.frame("NotApplied", fromSeqNo=4, count=LAST))
+    (gap,) = peer.deliver(peer.peer.frame("NotApplied", fromSeqNo=4, count=LAST))
     assert (gap.first, gap.count) == (4, 1)
 
 
@@ -276,7 +278,7 @@ def test_003_4_5_7_a_terminate_after_a_reject_may_name_any_session(reject, sessi
     peer.connect()
     code = {"negotiationRejectCode": "CREDENTIALS", "establishmentRejectCode": "CREDENTIALS"}
     version = peer.ver if ver is None else ver
-    events = peer.tell(
+    events = peer.deliver(
         peer.peer.frame(reject, **peer.common(), **code),
         peer.peer.frame(
             "Terminate", sessionID=session, sessionVerID=version, terminationCode="UNSPECIFIED"
@@ -288,24 +290,24 @@ def test_003_4_5_7_a_terminate_after_a_reject_may_name_any_session(reject, sessi
 
 def test_terminates_without_end_are_answered_once():
     peer = Peer().begin()
-    events = peer.tell(*(peer.peer.terminate() for _ in range(1_000)))
+    events = peer.deliver(*(peer.peer.terminate() for _ in range(1_000)))
     assert kinds(events) == ["ConnectionEnded"]
-    assert peer.heard == ["Terminate"]
-    assert kinds(peer.tell(peer.peer.terminate() * 1_000)) == []
-    assert peer.heard == ["Terminate"]
+    assert peer.other_messages == ["Terminate"]
+    assert kinds(peer.deliver(peer.peer.terminate() * 1_000)) == []
+    assert peer.other_messages == ["Terminate"]
 
 
 def test_held_packets_are_bounded_in_number_and_in_bytes(monkeypatch):
     monkeypatch.setattr(retransmission, "HOLD_LIMIT", 50)
     peer = Peer().begin()
-    peer.tell(*(peer.report(number) for number in range(2, 500)))
+    peer.deliver(*(peer.report(number) for number in range(2, 500)))
     assert len(peer.client._missing._held) == 50
     monkeypatch.setattr(retransmission, "HOLD_BYTES", 10 * len(peer.report(2)))
     peer = Peer().begin()
-    peer.tell(*(peer.report(number) for number in range(2, 500)))
+    peer.deliver(*(peer.report(number) for number in range(2, 500)))
     assert len(peer.client._missing._held) == 10
     # What was not held is asked for when the gap is closed.
-    peer.tell(peer.retransmission(1, 1), peer.report(1), peer.peer.sequence(500))
+    peer.deliver(peer.retransmission(1, 1), peer.report(1), peer.peer.sequence(500))
     assert numbers(peer.events) == list(range(1, 12))
     assert peer.requests[-1][1:] == (12, 488)
 
@@ -366,9 +368,9 @@ def test_whatever_a_gateway_does_the_client_ends_or_continues(script, data):
             peer.client.connect(peer.now, dice.choice([1, 1, 2]))
             peer.note()
         if dice.random() < 0.7 and peer.client.stage is ConnectionStage.NEGOTIATING:
-            peer.tell(peer.response())
+            peer.deliver(peer.response())
         if dice.random() < 0.7 and peer.client.stage is ConnectionStage.ESTABLISHING:
-            peer.tell(peer.ack(number, keep_alive=QUIET))
+            peer.deliver(peer.ack(number, keep_alive=QUIET))
         before = len(peer.requests)
         act(peer, kind, number, dice)
         assert len(peer.requests) - before <= 1 + (kind == "wait") * 20
@@ -382,22 +384,24 @@ def act(peer, kind, number, dice):
     version = peer.peer.version
     match kind:
         case "report":
-            peer.tell(peer.report(number, exec_id=dice.randrange(1, 2**63)))
+            peer.deliver(peer.report(number, exec_id=dice.randrange(1, 2**63)))
         case "sequence":
-            peer.tell(peer.peer.sequence(number))
+            peer.deliver(peer.peer.sequence(number))
         case "grant":
-            peer.tell(peer.retransmission(number, dice.choice([0, 1, 5, LAST])))
+            peer.deliver(peer.retransmission(number, dice.choice([0, 1, 5, LAST])))
         case "refuse":
             codes = ("OUT_OF_RANGE", "THROTTLE_REJECT", "SYSTEM_BUSY", "INVALID_COUNT")
-            peer.tell(peer.retransmit_reject(dice.choice(codes)))
+            peer.deliver(peer.retransmit_reject(dice.choice(codes)))
         case "extreme":
-            peer.tell(at_an_extreme(version, dice.choice(SESSION_MESSAGES), dice))
+            peer.deliver(at_an_extreme(version, dice.choice(SESSION_MESSAGES), dice))
         case "random":
             template = dice.choice([*layouts(version).by_template, dice.randrange(2**16)])
             body = dice.randbytes(dice.randrange(300))
-            peer.tell(frame(template, dice.randrange(300), body, dice.choice([version, 3, 65535])))
+            peer.deliver(
+                frame(template, dice.randrange(300), body, dice.choice([version, 3, 65535]))
+            )
         case "half":
-            peer.tell(peer.report(number)[: dice.randrange(1, 100)])
+            peer.deliver(peer.report(number)[: dice.randrange(1, 100)])
         case "wait":
             peer.wait(dice.choice([1, 100, 5_000, 50_000]))
 
@@ -421,11 +425,11 @@ def test_no_report_is_lost_and_no_request_hurried(script):
                 continue
             used.add(number)
             sent.append(exec_id)
-            peer.tell(peer.report(number, exec_id=exec_id))
+            peer.deliver(peer.report(number, exec_id=exec_id))
         else:
             act(peer, kind, number, random.Random(seed))
     for _ in range(40):
-        peer.tell(struct.pack("<6HI", 16, 0xEB50, 4, 9, 1, 2, max(used, default=0) % LAST + 1))
+        peer.deliver(struct.pack("<6HI", 16, 0xEB50, 4, 9, 1, 2, max(used, default=0) % LAST + 1))
         peer.wait(20_000)
     passed = [
         event.message["execID"] for event in peer.events if isinstance(event, MessageReceived)

@@ -47,7 +47,7 @@ class Gateway:
             await script(self, reader, writer)
         writer.close()
 
-    async def hear(self, reader):
+    async def read_message(self, reader):
         """The next message of the client."""
         start = await reader.readexactly(4)
         rest = await reader.readexactly(int.from_bytes(start[:2], "little") - 4)
@@ -64,7 +64,7 @@ class Gateway:
     async def establish(self, reader, writer, next_number=1, keep_alive=60_000):
         """Take whatever the client begins with, up to its established session."""
         while True:
-            name, values = await self.hear(reader)
+            name, values = await self.read_message(reader)
             common = self.common(values)
             if name == "Negotiate":
                 writer.write(self.peer.frame("NegotiateResponse", **common, enteringFirm=FIRM))
@@ -84,7 +84,7 @@ async def good(gateway, reader, writer):
     await gateway.establish(reader, writer)
     writer.write(b"".join(gateway.report(number) for number in (1, 2, 3)))
     while True:
-        await gateway.hear(reader)
+        await gateway.read_message(reader)
 
 
 def hold(gateway, work, reconnecting=QUICK, kind=Client, **settings):
@@ -118,7 +118,7 @@ def test_retransmissions_that_deliver_nothing_end_after_some_requests():
         await gateway.establish(reader, writer)
         writer.write(gateway.report(4))
         while True:
-            name, values = await gateway.hear(reader)
+            name, values = await gateway.read_message(reader)
             if name == "RetransmitRequest":
                 values = {"sessionID": SESSION, "requestTimestamp": values["timestamp"],
                           "nextSeqNo": values["fromSeqNo"], "count": values["count"]}  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_gateway_that_ends_every_session_immediately_is_tried_less_and_less_of
         await gateway.establish(reader, writer)
         writer.write(gateway.peer.terminate() * 100)
         while True:
-            await gateway.hear(reader)
+            await gateway.read_message(reader)
 
     async def work(_client, events):
         for _ in range(6):

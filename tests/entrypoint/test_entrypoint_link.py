@@ -55,7 +55,7 @@ class Link:
         if self.line is None:
             self.client.connect(self.now, self.gateway)
             self.line = GatewayConnection(self.gateways, self.now)
-        self.heard(self.client.advance(self.now))
+        self.record_events(self.client.advance(self.now))
         self.served(self.line.advance(self.now))
         if self.client.stage is ConnectionStage.ESTABLISHED:
             for _ in range(self.rng.randrange(4)):
@@ -66,7 +66,7 @@ class Link:
             self.served(self.line.receive(to_gateway[:cut], self.now))
             output = self.line.take_output()
             cut = self.rng.randrange(len(output) + 1)
-            self.heard(self.client.receive(output[:cut], self.now))
+            self.record_events(self.client.receive(output[:cut], self.now))
             self.break_off()
             return
         self.exchange(to_gateway)
@@ -81,14 +81,14 @@ class Link:
             while self.line.unfinished:
                 self.line.go_on(self.now)
                 output += self.line.take_output()
-            self.heard(self.client.receive(output, self.now))
+            self.record_events(self.client.receive(output, self.now))
             to_gateway = self.client.take_output()
             if not output and not to_gateway:
                 return
 
     def break_off(self):
         self.served(self.line.lost(self.now))
-        self.heard(self.client.lost())
+        self.record_events(self.client.lost())
         self.line = None
         self.breaks += 1
         if self.forgetting and self.rng.random() < 0.2:
@@ -112,7 +112,7 @@ class Link:
                 values = {**REPORT, "refSeqNum": event.number}
                 self.gateways[SESSION].send("BusinessMessageReject", values, self.now)
 
-    def heard(self, events):
+    def record_events(self, events):
         for event in events:
             if type(event).__name__ == "MessageReceived":
                 self.reported.append(event.message["refSeqNum"])

@@ -31,7 +31,7 @@ KINDS = pytest.mark.parametrize(
 def answer(ask, session_id, **wrong):
     """The answer to a request of a session, as bytes, with the session's number blanked."""
     line = Desk().connect(session_id=session_id)
-    line.say(getattr(line.peer, ask)(**wrong))
+    line.send_data(getattr(line.peer, ask)(**wrong))
     return line.gateway.take_output().replace(session_id.to_bytes(4, "little"), b"****")
 
 
@@ -52,8 +52,8 @@ def test_an_unknown_session_is_answered_as_a_wrong_key_is(ask, reject, field, wr
     assert known == unknown
     desk = Desk()
     line = desk.connect(session_id=UNKNOWN)
-    line.say(getattr(line.peer, ask)(**wrong))
-    found = line.hear()
+    line.send_data(getattr(line.peer, ask)(**wrong))
+    found = line.read_messages()
     assert [name for name, _ in found] == [reject, "Terminate"]
     assert found[0][1][field] == "CREDENTIALS"
 
@@ -61,15 +61,15 @@ def test_an_unknown_session_is_answered_as_a_wrong_key_is(ask, reject, field, wr
 def test_the_key_of_nothing_opens_no_session():
     """A session that does not exist has no key: the empty one is none."""
     line = Desk().connect(session_id=UNKNOWN)
-    line.say(line.peer.negotiate(key=""))
-    assert line.hear()[0][1]["negotiationRejectCode"] == "CREDENTIALS"
+    line.send_data(line.peer.negotiate(key=""))
+    assert line.read_messages()[0][1]["negotiationRejectCode"] == "CREDENTIALS"
 
 
 @pytest.mark.parametrize("changes", [{"key": "wrong"}, {"timestamp": 1}, {"enteringFirm": 0}])
 def test_terminate_after_a_refusal_repeats_the_session_and_version_of_the_request(changes):
     line = Desk().connect()
-    line.say(line.peer.negotiate(7, **changes))
-    (_, refusal), (name, ending) = line.hear()
+    line.send_data(line.peer.negotiate(7, **changes))
+    (_, refusal), (name, ending) = line.read_messages()
     assert name == "Terminate"
     assert (ending["sessionID"], ending["sessionVerID"]) == (SESSION, 7)
     assert refusal["sessionVerID"] == 7
@@ -77,22 +77,22 @@ def test_terminate_after_a_refusal_repeats_the_session_and_version_of_the_reques
 
 def test_terminate_after_a_refused_establish_repeats_them_too():
     line = Desk().connect()
-    line.say(line.peer.establish(9))
-    (name, _), (_, ending) = line.hear()
+    line.send_data(line.peer.establish(9))
+    (name, _), (_, ending) = line.read_messages()
     assert name == "EstablishReject"
     assert (ending["sessionID"], ending["sessionVerID"]) == (SESSION, 9)
 
 
 def test_a_firm_of_zero_is_refused():
     line = Desk().connect()
-    line.say(line.peer.negotiate(firm=0))
-    refusal = line.hear()[0][1]
+    line.send_data(line.peer.negotiate(firm=0))
+    refusal = line.read_messages()[0][1]
     assert (refusal["negotiationRejectCode"], refusal["enteringFirm"]) == ("INVALID_FIRM", None)
 
 
 def fail(desk, peer="10.0.0.1", session_id=SESSION):
     line = desk.connect(session_id=session_id, peer=peer)
-    line.say(line.peer.negotiate(now=desk.now, key="wrong"))
+    line.send_data(line.peer.negotiate(now=desk.now, key="wrong"))
     return line
 
 
@@ -101,10 +101,10 @@ def test_the_answer_to_a_wrong_key_takes_longer_each_time_up_to_a_bound():
     waited = []
     for _ in range(FREE_ATTEMPTS + 9):
         line, began = fail(desk), desk.now
-        while not (heard := line.names()):
+        while not (names := line.names()):
             assert not line.gateway.closing
             line.wait(50)
-        assert heard == ["NegotiateReject", "Terminate"]
+        assert names == ["NegotiateReject", "Terminate"]
         waited.append(desk.now - began)
     assert waited[:FREE_ATTEMPTS] == [0] * FREE_ATTEMPTS
     assert waited[FREE_ATTEMPTS] == FIRST_DELAY_NS
@@ -114,7 +114,7 @@ def test_the_answer_to_a_wrong_key_takes_longer_each_time_up_to_a_bound():
     assert fail(desk, "10.0.0.2").names() == ["NegotiateReject", "Terminate"]
     assert fail(desk, session_id=UNKNOWN).names() == ["NegotiateReject", "Terminate"]
     line = desk.connect(peer="10.0.0.1")
-    line.say(line.peer.negotiate(now=desk.now))
+    line.send_data(line.peer.negotiate(now=desk.now))
     assert line.names() == ["NegotiateResponse"]
     assert fail(desk).names() == ["NegotiateReject", "Terminate"]  # forgotten by the success
 
@@ -126,12 +126,12 @@ def test_few_refusals_wait_at_a_time_and_further_requests_are_not_read():
     held = [fail(desk) for _ in range(MAX_HELD)]
     assert [line.names() for line in held] == [[]] * MAX_HELD
     line = desk.connect(peer="10.0.0.1")
-    line.say(line.peer.negotiate(now=desk.now))
+    line.send_data(line.peer.negotiate(now=desk.now))
     assert line.names() == []
     assert line.gateway.closing
     held[0].lose()
     line = desk.connect(peer="10.0.0.1")
-    line.say(line.peer.negotiate(now=desk.now))
+    line.send_data(line.peer.negotiate(now=desk.now))
     assert line.names() == ["NegotiateResponse"]
 
 
@@ -140,7 +140,7 @@ def test_what_a_peer_sends_while_its_refusal_waits_is_not_read():
     for _ in range(FREE_ATTEMPTS):
         fail(desk)
     line = fail(desk)
-    line.say(line.peer.negotiate(now=desk.now))
+    line.send_data(line.peer.negotiate(now=desk.now))
     line.wait(FIRST_DELAY_NS // MS)
     assert line.names() == ["NegotiateReject", "Terminate"]
     assert desk.session.state.session_ver_id == 0
@@ -164,10 +164,10 @@ def test_a_peer_without_the_key_does_not_use_up_the_attempts_of_a_session():
     line.lose()
     for number in range(6):
         line = desk.connect(peer=str(number))
-        line.say(line.peer.establish(key="wrong"))
-        assert line.hear()[0][1]["establishmentRejectCode"] == "CREDENTIALS"
+        line.send_data(line.peer.establish(key="wrong"))
+        assert line.read_messages()[0][1]["establishmentRejectCode"] == "CREDENTIALS"
     line = desk.connect()
-    line.say(line.peer.establish())
+    line.send_data(line.peer.establish())
     assert line.names() == ["EstablishAck"]
 
 
@@ -196,11 +196,11 @@ def test_refused_and_silent_peers_do_not_grow_the_journal(tmp_path):
 def test_a_number_far_beyond_ends_the_connection_and_not_the_session(kind, number):
     desk = Desk()
     line = desk.established()
-    line.say(getattr(line.peer, kind)(number))
+    line.send_data(getattr(line.peer, kind)(number))
     assert line.ends_with("INVALID_NEXTSEQNO")
     line = desk.connect()
-    line.say(line.peer.establish(1, number))
-    assert line.hear()[0][1]["establishmentRejectCode"] == "INVALID_NEXTSEQNO"
+    line.send_data(line.peer.establish(1, number))
+    assert line.read_messages()[0][1]["establishmentRejectCode"] == "INVALID_NEXTSEQNO"
     line = desk.connect()
-    line.say(line.peer.establish(1, 1 + MAX_GAP))
+    line.send_data(line.peer.establish(1, 1 + MAX_GAP))
     assert line.names() == ["EstablishAck", "NotApplied"]

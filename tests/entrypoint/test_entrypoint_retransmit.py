@@ -20,7 +20,7 @@ def test_003_4_5_6_the_same_bytes_between_retransmission_and_sequence():
     desk, line = busy_desk(5)
     sent = line.gateway.take_output()
     desk.now += 100 * MS
-    line.say(line.peer.retransmit(2, 3, now=desk.now))
+    line.send_data(line.peer.retransmit(2, 3, now=desk.now))
     output = line.gateway.take_output()
     first, *again, last = line.peer.read(output)
     assert first[0] == "Retransmission"
@@ -37,8 +37,8 @@ def test_messages_sent_while_the_client_was_away_are_there_for_it():
     desk.report()
     desk.report()
     again = desk.connect()
-    again.say(again.peer.establish() + again.peer.retransmit(1, 2))
-    (_, ack), *rest = again.hear()
+    again.send_data(again.peer.establish() + again.peer.retransmit(1, 2))
+    (_, ack), *rest = again.read_messages()
     assert ack["nextSeqNo"] == 3
     expected = ["Retransmission", "BusinessMessageReject", "BusinessMessageReject", "Sequence"]
     assert [name for name, _ in rest] == expected
@@ -59,9 +59,9 @@ def test_what_cannot_be_retransmitted_is_refused_and_the_session_continues(
     first, count, changes, code
 ):
     desk, line = busy_desk(3)
-    line.hear()
-    line.say(line.peer.retransmit(first, count, **changes))
-    ((name, values),) = line.hear()
+    line.read_messages()
+    line.send_data(line.peer.retransmit(first, count, **changes))
+    ((name, values),) = line.read_messages()
     assert (name, values["retransmitRejectCode"]) == ("RetransmitReject", code)
     assert not line.gateway.closing
     desk.report()
@@ -70,9 +70,9 @@ def test_what_cannot_be_retransmitted_is_refused_and_the_session_continues(
 
 def test_003_4_5_6_more_than_1000_ends_the_connection():
     _, line = busy_desk(1)
-    line.hear()
-    line.say(line.peer.retransmit(1, 1001))
-    (reject, values), (end, _) = line.hear()
+    line.read_messages()
+    line.send_data(line.peer.retransmit(1, 1001))
+    (reject, values), (end, _) = line.read_messages()
     assert (reject, end) == ("RetransmitReject", "Terminate")
     assert values["retransmitRejectCode"] == "REQUEST_LIMIT_EXCEEDED"
     assert line.gateway.closing
@@ -80,61 +80,65 @@ def test_003_4_5_6_more_than_1000_ends_the_connection():
 
 def test_003_4_5_6_1000_are_sent_in_parts_and_nothing_goes_between_them():
     desk, line = busy_desk(1000)
-    line.hear()
-    line.say(line.peer.retransmit(1, 1000, now=desk.now))
-    heard = line.hear()
-    assert len(heard) == 101
+    line.read_messages()
+    line.send_data(line.peer.retransmit(1, 1000, now=desk.now))
+    received = line.read_messages()
+    assert len(received) == 101
     assert line.gateway.unfinished
     desk.report()  # live, meanwhile
     line.wait(1500)
-    line.say(line.peer.sequence(1))
+    line.send_data(line.peer.sequence(1))
     while line.gateway.unfinished:
         line.gateway.go_on(desk.now)
-        heard += line.hear()
+        received += line.read_messages()
     desk.report()
-    heard += line.hear()
-    numbers = [v["businessHeader"]["msgSeqNum"] for n, v in heard if n == "BusinessMessageReject"]
+    received += line.read_messages()
+    numbers = [
+        v["businessHeader"]["msgSeqNum"] for n, v in received if n == "BusinessMessageReject"
+    ]
     assert numbers == [*range(1, 1001), 1001, 1002]
-    names = [name for name, _ in heard]
+    names = [name for name, _ in received]
     assert names.index("Sequence") == 1001
-    assert heard[1001][1] == {"nextSeqNo": 1001}
+    assert received[1001][1] == {"nextSeqNo": 1001}
     assert names.count("Sequence") == 1
 
 
 def test_003_4_5_6_a_second_request_while_one_is_answered_ends_the_connection():
     desk, line = busy_desk(300)
-    line.hear()
-    line.say(line.peer.retransmit(1, 200, now=desk.now) + line.peer.retransmit(1, 1, now=desk.now))
-    assert [name for name, _ in line.hear()][-2:] == ["RetransmitReject", "Terminate"]
+    line.read_messages()
+    line.send_data(
+        line.peer.retransmit(1, 200, now=desk.now) + line.peer.retransmit(1, 1, now=desk.now)
+    )
+    assert [name for name, _ in line.read_messages()][-2:] == ["RetransmitReject", "Terminate"]
     assert line.gateway.closing
     line.gateway.go_on(desk.now)
-    assert line.hear() == []
+    assert line.read_messages() == []
 
 
 def test_one_request_after_the_other_is_fine():
     desk, line = busy_desk(3)
-    line.hear()
+    line.read_messages()
     for first in (1, 2, 3):
-        line.say(line.peer.retransmit(first, 1, now=desk.now))
+        line.send_data(line.peer.retransmit(first, 1, now=desk.now))
         assert line.names() == ["Retransmission", "BusinessMessageReject", "Sequence"]
 
 
 def test_requests_count_for_the_throttle():
     account = SessionAccount(SESSION, FIRM, KEY, throttle=ThrottleLimit(2, 1000))
     desk, line = busy_desk(1, account=account)
-    line.hear()
+    line.read_messages()
     for _ in range(2):
-        line.say(line.peer.retransmit(1, 1, now=desk.now))
-    line.hear()
-    line.say(line.peer.retransmit(1, 1, now=desk.now))
-    assert line.hear()[0][1]["retransmitRejectCode"] == "THROTTLE_REJECT"
+        line.send_data(line.peer.retransmit(1, 1, now=desk.now))
+    line.read_messages()
+    line.send_data(line.peer.retransmit(1, 1, now=desk.now))
+    assert line.read_messages()[0][1]["retransmitRejectCode"] == "THROTTLE_REJECT"
     assert not line.gateway.closing
 
 
 def test_a_lost_connection_forgets_its_retransmission():
     desk, line = busy_desk(300, rules=GatewaySettings(retransmission_part=10))
-    line.say(line.peer.retransmit(1, 200, now=desk.now))
+    line.send_data(line.peer.retransmit(1, 200, now=desk.now))
     line.lose()
     again = desk.connect()
-    again.say(again.peer.establish(now=desk.now) + again.peer.retransmit(1, 5, now=desk.now))
+    again.send_data(again.peer.establish(now=desk.now) + again.peer.retransmit(1, 5, now=desk.now))
     assert again.names()[-1] == "Sequence"

@@ -164,23 +164,23 @@ while True:
 
 def test_no_acknowledged_request_is_lost_when_the_process_is_killed(tmp_path):
     path = tmp_path / "sessions"
-    told = 0
+    last = 0
     for wanted in (1, 40, 333):
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True
         )
         assert child.stdout is not None
         for line in child.stdout:
-            told = int(line)
-            if told >= wanted:
+            last = int(line)
+            if last >= wanted:
                 break
         child.send_signal(signal.SIGKILL)
-        told = max([told, *(int(line) for line in child.stdout if line.endswith("\n"))])
+        last = max([last, *(int(line) for line in child.stdout if line.endswith("\n"))])
         child.wait()
         child.stdout.close()
         state = reopened(path)[1]
         assert state.session_ver_id == 7
-        assert told < state.next_outgoing <= told + 2
+        assert last < state.next_outgoing <= last + 2
         assert state.next_incoming in (state.next_outgoing, state.next_outgoing + 1)
         assert all(data == b"%d" % number * 50 for number, data in state.sent.items())
         assert list(state.sent) == list(range(1, state.next_outgoing))
@@ -190,7 +190,7 @@ def test_a_restarted_gateway_resumes(tmp_path):
     path = tmp_path / "sessions"
     desk = Desk(store=SessionFile(path))
     line = desk.established(4)
-    line.say(line.peer.order() + line.peer.order())
+    line.send_data(line.peer.order() + line.peer.order())
     desk.report()
     assert line.names() == ["BusinessMessageReject"]
     sent = desk.session.state.sent[1]
@@ -198,7 +198,7 @@ def test_a_restarted_gateway_resumes(tmp_path):
     os.close(desk.store._file)  # the process dies without notice
     again = Desk(store=SessionFile(path))
     line = again.connect()
-    line.say(line.peer.establish(4, 3) + line.peer.retransmit(1, 1))
+    line.send_data(line.peer.establish(4, 3) + line.peer.retransmit(1, 1))
     output = line.gateway.take_output()
     assert [name for name, _ in line.peer.read(output)] == [
         "EstablishAck", "Retransmission", "BusinessMessageReject", "Sequence",

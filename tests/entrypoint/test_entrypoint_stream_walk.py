@@ -11,14 +11,14 @@ from pregao.entrypoint.captured import _kernels
 from tests.entrypoint.captured_talk import conversation
 
 FRAMES = [data for _, data in conversation(3).frames]
-LARGEST, HEADERS, FRAMING = 2048, 12, 4
+MAX_LENGTH, HEADERS, FRAMING = 2048, 12, 4
 
 
 def sound(data, at):
     """Whether the headers at an offset look like those of a message."""
     length, encoding, block, _, schema, _ = struct.unpack_from("<HHHHHH", data, at)
     return (
-        encoding == 0xEB50 and HEADERS <= length <= LARGEST and schema == 1
+        encoding == 0xEB50 and HEADERS <= length <= MAX_LENGTH and schema == 1
         and block + HEADERS <= length
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ class PlainWalk:
                 if len(data) - at < (FRAMING if self.recognised else HEADERS):
                     break
                 length, encoding = struct.unpack_from("<HH", data, at)
-                good = encoding == 0xEB50 and HEADERS <= length <= LARGEST
+                good = encoding == 0xEB50 and HEADERS <= length <= MAX_LENGTH
                 if not good or not (self.recognised or sound(data, at)):
                     self.synced = False
                     continue
@@ -100,8 +100,8 @@ class BulkWalk:
     def take(self, more, *, final=False):
         data = self.rest + more
         buffer = np.frombuffer(data + bytes(PADDING), np.uint8)
-        room = 2 * (len(data) // HEADERS) + 8
-        offset, length = np.empty(room, np.int64), np.empty(room, np.int32)
+        capacity = 2 * (len(data) // HEADERS) + 8
+        offset, length = np.empty(capacity, np.int64), np.empty(capacity, np.int32)
         count, at, self.synced, self.recognised = _kernels.walk_stream(
             buffer, 0, len(data), self.synced, self.recognised, final, offset, length
         )

@@ -39,19 +39,19 @@ def test_003_4_9_excess_requests_are_rejected_and_not_executed():
     account = SessionAccount(SESSION, FIRM, KEY, throttle=TEN_IN_5)
     desk = Desk(account=account)
     line = desk.established()
-    line.say(b"".join(line.peer.order() for _ in range(12)))
-    rejects = line.hear()
+    line.send_data(b"".join(line.peer.order() for _ in range(12)))
+    rejects = line.read_messages()
     assert [values["refSeqNum"] for _, values in rejects] == [11, 12]
     assert {values["businessRejectReason"] for _, values in rejects} == {8}
     assert {values["text"] for _, values in rejects} == {"Throttle limit exceeded"}
     assert line.kinds()[2:] == ["MessageReceived"] * 10 + ["MessageRejected"] * 2
     desk.now += 5 * MS
-    line.say(line.peer.order())
+    line.send_data(line.peer.order())
     assert line.kinds() == ["MessageReceived"]
     assert desk.session.state.next_incoming == 14
 
 
 def test_a_session_without_a_limit_is_not_throttled():
     line = Desk().established()
-    line.say(b"".join(line.peer.order() for _ in range(500)))
+    line.send_data(b"".join(line.peer.order() for _ in range(500)))
     assert line.kinds()[2:] == ["MessageReceived"] * 500

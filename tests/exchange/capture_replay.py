@@ -112,12 +112,12 @@ class Replay:
             values["mDInsertTimestamp"],
         ]
         if self.by_position:
-            place = values["mDEntryPositionNo"] - 1
+            index = values["mDEntryPositionNo"] - 1
             if values["mDUpdateAction"] == "NEW":
-                orders.insert(place, entry)
+                orders.insert(index, entry)
             else:
-                assert orders[place][2] == entry[2]
-                orders[place] = entry
+                assert orders[index][2] == entry[2]
+                orders[index] = entry
             return
         if values["mDUpdateAction"] == "NEW":
             orders.append(entry)
@@ -126,14 +126,14 @@ class Replay:
 
     def _delete(self, values: dict[str, Any]) -> None:
         orders = self.side(values["securityID"], values["mDEntryType"])
-        place = self._find(orders, values["secondaryOrderID"])
+        index = self._find(orders, values["secondaryOrderID"])
         if self.by_position:
-            assert place == values["mDEntryPositionNo"] - 1
-        del orders[place]
+            assert index == values["mDEntryPositionNo"] - 1
+        del orders[index]
 
     @staticmethod
     def _find(orders: list[list[Any]], number: int) -> int:
-        return next(place for place, order in enumerate(orders) if order[2] == number)
+        return next(index for index, order in enumerate(orders) if order[2] == number)
 
     def book(self, security_id: int, kind: str) -> list[list[Any]]:
         """The orders of a side in queue order."""
@@ -200,19 +200,19 @@ def checked_books(folder: Path, channel: int, version: int) -> Iterator[dict[str
         line for line in json_lines(folder / "truth/books.jsonl") if line["channel"] == channel
     ]
     replay = Replay(version)
-    waiting = sorted(lines, key=_place)
+    waiting = sorted(lines, key=_packet_key)
     for packet in arbitrated(folder, channel):
         header = packet.header
         now = header.sequence_version, header.sequence_number
         # A book holds from its packet up to the next one.
-        while waiting and _place(waiting[0]) < now:
+        while waiting and _packet_key(waiting[0]) < now:
             yield _checked(replay, waiting.pop(0))
         replay.apply(packet)
     for line in waiting:
         yield _checked(replay, line)
 
 
-def _place(line: dict[str, Any]) -> tuple[int, int]:
+def _packet_key(line: dict[str, Any]) -> tuple[int, int]:
     return line["sequence_version"], line["sequence_number"]
 
 

@@ -22,8 +22,8 @@ def samples(peer, header):
     resend = {"possResend": 0} if peer.version < 5 else {"eventIndicator": 0}
     own = "7" if peer.version <= 2 else 7
     order = ORDER | parties(77, "BUY", 100, 12)
-    who = {"senderLocation": "BVMF", "enteringTrader": "ABC"}
-    quote = {"securityID": _NUMBERS["PETR4T"], "quoteReqID": own, "executingTrader": "A", **who}
+    sender = {"senderLocation": "BVMF", "enteringTrader": "ABC"}
+    quote = {"securityID": _NUMBERS["PETR4T"], "quoteReqID": own, "executingTrader": "A", **sender}
     deal = {"transactTime": 1, "price": 36, "orderQty": 1000, "fixedRate": 2,
             "daysToSettlement": 30, "settlType": "BUYERS_DISCRETION"}  # fmt: skip
     sides = [{"side": "BUY", "clOrdID": 1}, {"side": "SELL", "clOrdID": 2}]
@@ -34,11 +34,11 @@ def samples(peer, header):
         "NewOrderSingle": order,
         "OrderCancelReplaceRequest": order | {"origClOrdID": 5},
         "OrderCancelRequest": {"clOrdID": 5, "securityID": PETR4, "side": "BUY", "origClOrdID": 7,
-                               **who},
+                               **sender},
         "OrderMassActionRequest": {"clOrdID": 7, "massActionType": "CANCEL_ORDERS"},
         "NewOrderCross": {"crossID": 3, "securityID": PETR4, "orderQty": 1000, "price": 12,
-                          "noSides": sides, **who},
-        "SecurityDefinitionRequest": {"securityReqID": 1, "noLegs": legs, **who},
+                          "noSides": sides, **sender},
+        "SecurityDefinitionRequest": {"securityReqID": 1, "noLegs": legs, **sender},
         "QuoteRequest": {"contraBroker": 127, "noSides": [{"side": "BUY"}], **quote, **deal},
         "Quote": {"quoteID": 1, "side": "SELL", **quote, **deal},
         "QuoteCancel": {"quoteID": 1, **quote},
@@ -46,14 +46,14 @@ def samples(peer, header):
         "PositionMaintenanceRequest": {
             "posReqID": 4, "securityID": _OPTION, "posTransType": "EXERCISE", "longQty": 1,
             "clearingBusinessDate": date(2026, 5, 28),
-            "contraryInstructionIndicator": "FALSE_VALUE", "account": 7, **who},
+            "contraryInstructionIndicator": "FALSE_VALUE", "account": 7, **sender},
         "PositionMaintenanceCancelRequest": {
-            "posReqID": 4, "securityID": _OPTION, "origPosReqRefID": 3, **who},
+            "posReqID": 4, "securityID": _OPTION, "origPosReqRefID": 3, **sender},
         "AllocationInstruction": {
             "allocID": 4, "securityID": _OPTION, "allocTransType": "NEW", "quantity": 1,
             "tradeID": 10, "allocAccount": 7, "allocQty": 1, "tradeDate": date(2026, 5, 28),
             "allocType": "REQUEST_TO_INTERMEDIARY",
-            "allocNoOrdersType": "NOT_SPECIFIED", "individualAllocID": 1, **who},
+            "allocNoOrdersType": "NOT_SPECIFIED", "individualAllocID": 1, **sender},
     }  # fmt: skip
     both = {"QuoteRequest", "Quote", "QuoteCancel", "QuoteRequestReject"}
     for name, values in found.items():

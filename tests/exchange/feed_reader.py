@@ -86,8 +86,8 @@ class Side:
     by_position: bool
     rows: list[Row] = field(default_factory=list)
 
-    def place(self, number: int) -> int:
-        return next(place for place, row in enumerate(self.rows) if row[2] == number)
+    def index_of(self, number: int) -> int:
+        return next(index for index, row in enumerate(self.rows) if row[2] == number)
 
     def add(self, row: Row, position: int | None) -> None:
         assert all(known[2] != row[2] for known in self.rows)
@@ -102,9 +102,9 @@ class Side:
         self.rows.sort(key=lambda row: (row[0] is not None, sign * (row[0] or 0), row[2]))
 
     def find(self, number: int, position: int | None) -> int:
-        place = self.place(number)
-        assert position == (place + 1 if self.by_position else None)
-        return place
+        index = self.index_of(number)
+        assert position == (index + 1 if self.by_position else None)
+        return index
 
 
 @dataclass
@@ -222,15 +222,15 @@ class Receiver:
                 side.add(row, position)
             else:
                 assert values["mDUpdateAction"] == "CHANGE"
-                place = side.find(row[2], position)
+                index = side.find(row[2], position)
                 if self.version >= 16:
-                    assert values["mDEntryPrevSize"] == side.rows[place][1]
-                assert side.rows[place][0] == row[0]
-                side.rows[place] = row
+                    assert values["mDEntryPrevSize"] == side.rows[index][1]
+                assert side.rows[index][0] == row[0]
+                side.rows[index] = row
         elif template == DELETE:
             side = instrument.side(values["mDEntryType"])
-            place = side.find(values["secondaryOrderID"], values.get("mDEntryPositionNo"))
-            gone = side.rows.pop(place)
+            index = side.find(values["secondaryOrderID"], values.get("mDEntryPositionNo"))
+            gone = side.rows.pop(index)
             if self.version >= 15:
                 assert (values["mDEntryPx"], values["mDEntrySize"]) == gone[:2]
             else:
@@ -354,11 +354,11 @@ def snapshots(loop: list[Packet], version: int = 16) -> dict[int, dict[str, Any]
         assert header["totNumStats"] == len(snapshot["figures"])
         assert ("lastSequenceVersion" in header) == (version >= 15)
         for side in ("BID", "OFFER"):
-            places = [
+            positions = [
                 entry.get("mDEntryPositionNo")
                 for entry in snapshot["orders"]
                 if entry["mDEntryType"] == side
             ]
-            expected = range(1, len(places) + 1) if version < 15 else [None] * len(places)
-            assert places == list(expected)
+            expected = range(1, len(positions) + 1) if version < 15 else [None] * len(positions)
+            assert positions == list(expected)
     return found

@@ -103,9 +103,9 @@ class FeedBook:
             assert 0 < item.size != item.prev_size
             self.orders[key] = (item.price, item.size)
             if item.position is not None:
-                place = self.by_position[item.side]
-                assert place[item.position - 1][2] == item.secondary_order_id
-                place[item.position - 1] = (item.price, item.size, item.secondary_order_id)
+                rows = self.by_position[item.side]
+                assert rows[item.position - 1][2] == item.secondary_order_id
+                rows[item.position - 1] = (item.price, item.size, item.secondary_order_id)
         elif isinstance(item, DeleteOrderMbo):
             key = (item.side, item.secondary_order_id)
             assert self.orders.pop(key) == (item.price, item.size)
@@ -120,8 +120,8 @@ class FeedBook:
             self.by_position[item.side].clear()
         elif isinstance(item, EmptyBook):
             self.orders.clear()
-            for place in self.by_position.values():
-                place.clear()
+            for rows in self.by_position.values():
+                rows.clear()
 
     def side(self, side: OrderSide) -> list[tuple[int | None, int, int]]:
         """One side as (price, size, secondary order id), best first."""

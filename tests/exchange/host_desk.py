@@ -99,7 +99,7 @@ class Exchange:
     def control(self, **request):
         return send_request(self.server.control_port, request)
 
-    def asked(self, question):
+    def call(self, question):
         """Return the result of a host's function, called in the exchange's own thread."""
 
         async def answer():

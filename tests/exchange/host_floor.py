@@ -110,9 +110,9 @@ class HostFloor:
         self.numbers[session] += 1
         frame = self.peers[session].frame(name, businessHeader=header, **values)
         self.host.receive(self.lines[session], frame, self.now)
-        return self.heard(session)
+        return self.read_messages(session)
 
-    def heard(self, session):
+    def read_messages(self, session):
         """Messages of the exchange to a client since the last call."""
         return self.peers[session].read(self.lines[session].take_output())
 

@@ -42,7 +42,7 @@ class Desk:
 
     def trader(self, version=2, **establish):
         client = self.line(version)
-        client.say(client.peer.negotiate(now=time.time_ns(), firm=FIRM))
+        client.send_data(client.peer.negotiate(now=time.time_ns(), firm=FIRM))
         client.one("NegotiateResponse")
         client.establish(**establish)
         return client

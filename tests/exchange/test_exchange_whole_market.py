@@ -91,12 +91,12 @@ def instruments() -> tuple[Instrument, Instrument]:
 
 def afresh(listing: Listing) -> Listing:
     """The book without cached state of its history."""
-    twin = Listing(listing.instrument, listing.group)
+    copied = Listing(listing.instrument, listing.group)
     for order in (*listing.bids, *listing.offers):
-        twin.side(order.side).add(copy(order))
-    twin.statistics = listing.statistics
-    twin.reference8, twin.previous_close8 = listing.reference8, listing.previous_close8
-    return twin
+        copied.side(order.side).add(copy(order))
+    copied.statistics = listing.statistics
+    copied.reference8, copied.previous_close8 = listing.reference8, listing.previous_close8
+    return copied
 
 
 class AnyDay(RuleBasedStateMachine):
@@ -327,12 +327,12 @@ class AnyDay(RuleBasedStateMachine):
 
     def teardown(self):
         """Equal commands give equal outcomes."""
-        twin = MatchingEngine(instruments(), DAY, track_positions=True, auction_duration_ns=50)
-        twin.apply(SetGroupPhase("XX", TradingStatus.OPEN), 1_001)
+        replica = MatchingEngine(instruments(), DAY, track_positions=True, auction_duration_ns=50)
+        replica.apply(SetGroupPhase("XX", TradingStatus.OPEN), 1_001)
         for command, now, outcome in self.log:
-            assert twin.apply(command, now) == outcome
+            assert replica.apply(command, now) == outcome
         for security_id in (SHARE, OTHER):
-            assert twin.book(security_id) == self.floor.engine.book(security_id)
+            assert replica.book(security_id) == self.floor.engine.book(security_id)
 
 
 TestAnyDay = AnyDay.TestCase

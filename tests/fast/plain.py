@@ -31,7 +31,7 @@ class Bits:
     """A presence map: bits that are not there are zero."""
 
     def __init__(self, entity):
-        self.bits = [byte >> place & 1 for byte in entity for place in range(6, -1, -1)]
+        self.bits = [byte >> bit & 1 for byte in entity for bit in range(6, -1, -1)]
         self.next = 0
 
     def take(self):

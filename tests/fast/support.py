@@ -143,9 +143,9 @@ def parts_xml(draw, depth, names, *, entry=False, references=True):
                 value = "" if optional and operator != "default" else ' value="1"'
                 inside = "" if operator == "none" else f"<{operator}{value}/>"
                 length = f'<length name="n{next(names)}">{inside}</length>'
-            place = draw(st.integers(0, len(parts)))
+            index = draw(st.integers(0, len(parts)))
             parts.insert(
-                place, f'<{tag} name="g{next(names)}"{presence}>{kind}{length}{inner}</{tag}>'
+                index, f'<{tag} name="g{next(names)}"{presence}>{kind}{length}{inner}</{tag}>'
             )
     if references and draw(st.integers(0, 5)) == 0:
         parts.append("<templateRef/>")
@@ -230,18 +230,18 @@ def mutated(rng, message):
     """The message with a few bytes changed, taken out, put in or cut off."""
     out = bytearray(message)
     for _ in range(rng.randrange(1, 4)):
-        place = rng.randrange(len(out) + 1)
+        index = rng.randrange(len(out) + 1)
         match rng.randrange(5):
-            case 0 if place < len(out):
-                out[place] = rng.randrange(256)
-            case 1 if place < len(out):
-                out[place] ^= 1 << rng.randrange(8)
-            case 2 if place < len(out):
-                del out[place]
+            case 0 if index < len(out):
+                out[index] = rng.randrange(256)
+            case 1 if index < len(out):
+                out[index] ^= 1 << rng.randrange(8)
+            case 2 if index < len(out):
+                del out[index]
             case 3:
-                out.insert(place, rng.choice([0, 0x7F, 0x80, 0x81, 0xFF, rng.randrange(256)]))
+                out.insert(index, rng.choice([0, 0x7F, 0x80, 0x81, 0xFF, rng.randrange(256)]))
             case _:
-                del out[place + 1 :]
+                del out[index + 1 :]
     return bytes(out)
 
 

@@ -171,11 +171,11 @@ def test_random_bytes_give_a_message_or_a_decode_error(name):
     refused = []
     for index, case in enumerate(cases):
         try:
-            place = codec.decode(case).end
+            position = codec.decode(case).end
         except DecodeError as error:
-            place = error.position
+            position = error.position
             refused.append(index)
-        assert 0 <= place <= len(case)
+        assert 0 <= position <= len(case)
     ends = np.cumsum([len(case) for case in cases], dtype=np.int64)
     positions = np.concatenate([[0], ends[:-1]])
     columns = FastColumnDecoder(TEMPLATES, reset_each_message=True)

@@ -76,10 +76,10 @@ def test_text_that_operators_repeat_is_refused_beyond_the_budget_of_the_message(
     def excess(entries):
         return entries * len(LONG) - 63 * len(message_of(templates, entries)) - (1 << 20)
 
-    most = bisect_right(range(1_000), 0, key=excess) - 1
-    assert excess(most) <= 0 < excess(most + 1)
-    assert refusals(templates, message_of(templates, most)) == [None, None]
-    assert refusals(templates, message_of(templates, most + 1)) == [MUCH_TEXT, MUCH_TEXT]
+    max_entries = bisect_right(range(1_000), 0, key=excess) - 1
+    assert excess(max_entries) <= 0 < excess(max_entries + 1)
+    assert refusals(templates, message_of(templates, max_entries)) == [None, None]
+    assert refusals(templates, message_of(templates, max_entries + 1)) == [MUCH_TEXT, MUCH_TEXT]
 
 
 def test_text_in_a_group_of_an_entry_counts_as_well():

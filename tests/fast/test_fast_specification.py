@@ -324,11 +324,11 @@ def test_presence_map_infinite_zero_suffix():
     sevens = {f"F{i}": 7 for i in range(200)}
     cases = [encoder.encode("T", sevens)]
     assert cases == [hexes("c0 81")]
-    for place in (0, 5, 6, 61, 62, 63, 64, 125, 126, 199):
-        values = sevens | {f"F{place}": 8}
+    for number in (0, 5, 6, 61, 62, 63, 64, 125, 126, 199):
+        values = sevens | {f"F{number}": 8}
         encoder.reset()
         cases.append(encoder.encode("T", values))
-        assert cases[-1][0 : (place + 1) // 7 + 1][-1] & 128
+        assert cases[-1][0 : (number + 1) // 7 + 1][-1] & 128
         decoder.reset()
         assert decoder.decode(cases[-1]).values == values
     fresh = {"reset_each_message": True}

@@ -97,10 +97,10 @@ MISTAKES = [
 @pytest.mark.parametrize(("fields", "reason", "code"), MISTAKES)
 def test_errors_name_file_line_element_and_code(fields, reason, code):
     source = f'<templates>\n<template name="T" id="1">\n{fields}</template></templates>'
-    with pytest.raises(SchemaError, match=f"ERR {code}") as told:
+    with pytest.raises(SchemaError, match=f"ERR {code}") as error_info:
         templates_from_bytes(source.encode(), "my.xml")
-    assert str(told.value).startswith("my.xml:3: <")
-    assert reason in str(told.value)
+    assert str(error_info.value).startswith("my.xml:3: <")
+    assert reason in str(error_info.value)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_errors_name_file_line_element_and_code(fields, reason, code):
     ],
 )
 def test_files_that_are_refused(source, reason):
-    with pytest.raises(SchemaError) as told:
+    with pytest.raises(SchemaError) as error_info:
         templates_from_bytes(source.encode(), "my.xml")
-    assert reason in str(told.value)
+    assert reason in str(error_info.value)
 
 
 def test_templates_that_grow_by_references_are_bounded():

@@ -38,7 +38,7 @@ class Day:
     end_ns: int
     sent: list = field(default_factory=list)
     """Time, stream and payload of every packet, in order."""
-    places: list = field(default_factory=list)
+    packet_keys: list = field(default_factory=list)
     """The incremental packets after which the truth is known, in order."""
     books: dict = field(default_factory=dict)
     """By instrument: the states of its book, each with the index since which it is valid."""
@@ -90,7 +90,7 @@ class _Listener:
         return self._publisher.messages
 
     def _send(self, datagrams):
-        place = None
+        packet_key = None
         for each in datagrams:
             if each.channel != CHANNEL:
                 continue
@@ -98,11 +98,11 @@ class _Listener:
             if each.stream is Stream.INCREMENTAL:
                 header = decode_header(each.payload)
                 if header.sequenced:
-                    place = PacketKey(header.sequence_version, header.sequence_number)
-        if place is None:
+                    packet_key = PacketKey(header.sequence_version, header.sequence_number)
+        if packet_key is None:
             return
-        at = len(self.found.places)
-        self.found.places.append(place)
+        at = len(self.found.packet_keys)
+        self.found.packet_keys.append(packet_key)
         for security_id, known in self.found.books.items():
             view = self._engine.book(security_id)
             book = (_side(view.bids), _side(view.offers))
@@ -114,7 +114,9 @@ def _side(entries):
     return tuple((each.price, each.size, each.secondary_order_id) for each in entries)
 
 
-def made_day(seed, *, version=16, resets=(), profile="equities", seconds=4, rate=150.0, calm=3):
+def simulated_day(
+    seed, *, version=16, resets=(), profile="equities", seconds=4, rate=150.0, calm=3
+):
     """Simulate a small day of some instruments in memory."""
     simulation = Simulation(
         SimulationSettings(
@@ -234,8 +236,10 @@ def other_site(day, version_ahead=100):
                 message = codec.codec(frame.template_id).encode(values)
             messages.append(message)
         found.append((time, stream, encode_packet(header, messages)))
-    places = [PacketKey(version + version_ahead, number) for version, number in day.places]
-    return replace(day, sent=found, places=places)
+    packet_keys = [
+        PacketKey(version + version_ahead, number) for version, number in day.packet_keys
+    ]
+    return replace(day, sent=found, packet_keys=packet_keys)
 
 
 def is_last_of_version(payload):
@@ -259,9 +263,9 @@ class Checked:
         self.listening = set()
         self.events = Counter()
         self.compared = self.untrusted = 0
-        self._index = {place: at for at, place in enumerate(day.places)}
+        self._index = {packet_key: at for at, packet_key in enumerate(day.packet_keys)}
         if other is not None:
-            self._index |= {place: at for at, place in enumerate(other.places)}
+            self._index |= {packet_key: at for at, packet_key in enumerate(other.packet_keys)}
         self._seen = {}
         emitter = self.channel._emitter
         updated = emitter.on_update
@@ -271,7 +275,7 @@ class Checked:
             updated(security_id, event, update)
 
         emitter.on_update = noted
-        emitter.on_packet = lambda _place: self.compare()
+        emitter.on_packet = lambda _packet_key: self.compare()
 
     def compare(self):
         """Every book, with the truth at its packet key."""
@@ -347,7 +351,7 @@ _TECHNICAL = frozenset(
 """Fields that differ between a message and a snapshot of the same state."""
 
 
-def told_of(channel):
+def comparable_state(channel):
     """Instruments, states and statistics, comparable between two followers."""
     found = {}
     for security_id, instrument in channel.instruments.items():
@@ -373,7 +377,7 @@ VERSIONS = (16, 16, 15, 10, 7)
 @cache
 def market(number):
     """A simulated market, and its events over lines without faults."""
-    day = made_day(
+    day = simulated_day(
         number,
         version=VERSIONS[number % len(VERSIONS)],
         resets=RESETS[number // 2 % len(RESETS)],
@@ -385,15 +389,15 @@ def market(number):
     sound = Checked(day, settings_of())
     sound.follow(found, joined_ns)
     check_the_end(sound)
-    return day, told_of(sound.channel)
+    return day, comparable_state(sound.channel)
 
 
 def mix(seed):
     """The faults of a day, and how its channel is set."""
     draw = random.Random(seed)
 
-    def perhaps(rate, most):
-        return draw.random() * most if draw.random() < rate else 0.0
+    def perhaps(rate, limit):
+        return draw.random() * limit if draw.random() < rate else 0.0
 
     loss = {"A": perhaps(0.7, 0.3), "B": perhaps(0.7, 0.3)}
     loss |= {"snapshot": perhaps(0.5, 0.3), "definition": perhaps(0.5, 0.3)}

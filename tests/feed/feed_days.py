@@ -100,10 +100,10 @@ class Lines:
 
     def receive(self, feed, packet, time_ns):
         header = packet.header
-        place = PacketKey(header.sequence_version, header.sequence_number)
+        packet_key = PacketKey(header.sequence_version, header.sequence_number)
         if header.sequenced:
             self._take(
-                self._arbiter.accept(feed, place, time_ns, packet, resets=ends_version(packet))
+                self._arbiter.accept(feed, packet_key, time_ns, packet, resets=ends_version(packet))
             )
             return
         for decoded in packet.messages:
@@ -136,11 +136,11 @@ def arbitrated(captured):
         header = each.packet.header
         if each.stream != "Snapshot" and header.sequenced:
             first.setdefault(PacketKey(header.sequence_version, header.sequence_number), each)
-    base = min((place[0] for place in first), default=1)
+    base = min((packet_key[0] for packet_key in first), default=1)
     kept, latest = [], 0
-    for place in sorted(first, key=lambda place: place.serial(base)):
-        latest = max(latest, first[place].time_ns)
-        kept.append(Captured(latest, len(kept), "Incremental_A", first[place].packet))
+    for packet_key in sorted(first, key=lambda packet_key: packet_key.serial(base)):
+        latest = max(latest, first[packet_key].time_ns)
+        kept.append(Captured(latest, len(kept), "Incremental_A", first[packet_key].packet))
     loop = 0
     for each in (each for each in captured if each.stream == "Snapshot"):
         if each.packet.header.sequence_version >= loop:
@@ -215,7 +215,7 @@ def rows_of(captured, *, incremental):
         header = each.packet.header
         if incremental != (each.stream != "Snapshot") or not header.sequenced:
             continue
-        place = PacketKey(header.sequence_version, header.sequence_number)
+        packet_key = PacketKey(header.sequence_version, header.sequence_number)
         for outcome in each.packet.outcomes:
             values = outcome.decoded.values
             row = {_column(name): value for name, value in values.items()}
@@ -235,7 +235,7 @@ def rows_of(captured, *, incremental):
             }
             if incremental:
                 row["event"] = events.number(
-                    place, outcome.frame.index_in_packet, outcome.frame.template_id,
+                    packet_key, outcome.frame.index_in_packet, outcome.frame.template_id,
                     values.get("matchEventIndicator"),
                 )  # fmt: skip
             found.setdefault(outcome.frame.template_id, []).append(row)
@@ -253,7 +253,7 @@ class Ticks:
 
     def begin_window(self, sequence, rows, counts, statistics, loaded, base_row, last):
         item = rows.item
-        self.place = sequence.message_serial[item]
+        self.message_serials = sequence.message_serial[item]
         self.security = sequence.securities[sequence.rank[item]]
         ends = np.flatnonzero(np.append(self.security[1:] != self.security[:-1], True))
         self.checkpoint_rows = ends[: len(item)] if len(item) else ends[:0]
@@ -271,9 +271,9 @@ class Ticks:
                     if orders
                 ]  # fmt: skip
                 sides.append(levels)
-            place = int(self.place[int(ticks.row[at])])
+            serial = int(self.message_serials[int(ticks.row[at])])
             state = int(ticks.state[at])
-            self.found.append((int(ticks.instrument[at]), place, state, *sides))
+            self.found.append((int(ticks.instrument[at]), serial, state, *sides))
 
     def end_window(self, books):
         for row in self.checkpoint_rows.tolist():
@@ -283,7 +283,7 @@ class Ticks:
         pass
 
 
-def holes_of(captured, base):
+def gaps_of(captured, base):
     """Packets missing from the incremental stream, by sequence number."""
     numbers, ended = {}, set()
     for each in captured:
@@ -292,19 +292,17 @@ def holes_of(captured, base):
             numbers.setdefault(header.sequence_version, []).append(header.sequence_number)
             if any(found.message.id == templates.SEQUENCE_RESET for found in each.packet.messages):
                 ended.add(header.sequence_version)
-    holes = []
+    gaps = []
     versions = sorted(numbers, key=lambda version: version_distance(base, version))
     for version in versions:
         last = 0
         for number in sorted(numbers[version]):
             if number > last + 1:
-                holes.append(
-                    PacketGap(PacketKey(version, last + 1).serial(base), number - last - 1)
-                )
+                gaps.append(PacketGap(PacketKey(version, last + 1).serial(base), number - last - 1))
             last = number
         if version not in ended and version != versions[-1]:
-            holes.append(PacketGap(PacketKey(version, last + 1).serial(base), MANY))
-    return PacketGapColumns.from_gaps(holes)
+            gaps.append(PacketGap(PacketKey(version, last + 1).serial(base), MANY))
+    return PacketGapColumns.from_gaps(gaps)
 
 
 def bulk(captured, *, from_the_start, by_position, depth=5):
@@ -321,9 +319,9 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
     spans = tuple(sorted(first.items(), key=lambda item: version_distance(base, item[0])))
     headers = ListColumns(looped.get(templates.SNAPSHOT_HEADER, []))
     headers = headers.take(LoopRows.of(headers).order())
-    holes = holes_of(captured, base)
-    loops = complete_loops(whole_loops(headers, spans, base), holes)
-    day = ChannelDay(base, from_the_start, by_position, spans, holes, loops)
+    gaps = gaps_of(captured, base)
+    loops = complete_loops(whole_loops(headers, spans, base), gaps)
+    day = ChannelDay(base, from_the_start, by_position, spans, gaps, loops)
 
     statistics = {
         template: ListColumns(rows)

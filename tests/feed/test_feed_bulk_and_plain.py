@@ -43,31 +43,31 @@ class Log(FollowerListener):
         self.open = {}
         self.heals = self.doubts = 0
 
-    def place(self, key, *, behind=False):
+    def serial_of(self, key, *, after_packet=False):
         serial = np.array([PacketKey(*key[:2]).serial(self.base)])
-        index = AFTER_PACKET if behind else key[2]
+        index = AFTER_PACKET if after_packet else key[2]
         return int(message_serial(serial, index)[0])
 
     def on_update(self, security_id, event, update):
         if isinstance(update, GapPossible | GapExcluded):
             self.doubts += isinstance(update, GapPossible)
             return
-        behind = event == NO_EVENT
-        place = self.place(update.key, behind=behind)
+        after_packet = event == NO_EVENT
+        serial = self.serial_of(update.key, after_packet=after_packet)
         log = self.updates.setdefault(security_id, [])
         # What a snapshot is loaded before goes through again.
-        while log and behind and log[-1][0] > place:
+        while log and after_packet and log[-1][0] > serial:
             log.pop()
-        log.append((place, event if not behind else -2 - place, update))
+        log.append((serial, event if not after_packet else -2 - serial, update))
 
     def on_stale(self, gap):
-        self.open[gap.security_id] = self.place(gap.found_at)
+        self.open[gap.security_id] = self.serial_of(gap.found_at)
 
     def on_healed(self, healed):
         self.heals += 1
-        behind = healed.by in (GapItem.SNAPSHOT, GapItem.ABSENT)
+        after_packet = healed.by in (GapItem.SNAPSHOT, GapItem.ABSENT)
         began = self.open.pop(healed.gap.security_id)
-        ended = self.place((*healed.as_of, 0), behind=behind)
+        ended = self.serial_of((*healed.as_of, 0), after_packet=after_packet)
         if ended > began:
             self.spans.append((healed.gap.security_id, began, ended))
 
@@ -89,44 +89,44 @@ def ticks_of(log, kind):
     found = []
     for security_id, updates in log.updates.items():
         maker = TickBuilder(kind(), DEPTH)
-        places = {}
-        for place, event, update in updates:
+        serials = {}
+        for serial, event, update in updates:
             tick, _ = maker.apply(event, update)
             if tick is not None:
-                found.append(_tick(security_id, places[tick.event], tick))
-            places[event] = place
+                found.append(_tick(security_id, serials[tick.event], tick))
+            serials[event] = serial
         tick = maker.end_event()
         if tick is not None:
-            found.append(_tick(security_id, places[tick.event], tick))
+            found.append(_tick(security_id, serials[tick.event], tick))
     return found
 
 
-def _tick(security_id, place, tick):
+def _tick(security_id, serial, tick):
     sides = [
         [(NULL if each.price is None else each.price, *each[1:]) for each in side]
         for side in (tick.bids, tick.asks)
     ]
-    return (security_id, place, int(tick.state), *sides)
+    return (security_id, serial, int(tick.state), *sides)
 
 
 def without_doubt(ticks):
     """Ticks by what they show and whether it is stale; those that show nothing new are left out.
 
-    When a book is confirmed depends on when a snapshot comes, so the twins differ in that.
+    When a book is confirmed depends on when a snapshot comes: there, the two paths differ.
     """
     found, last = [], {}
-    for security_id, place, state, *sides in sorted(ticks, key=lambda tick: tick[:2]):
+    for security_id, serial, state, *sides in sorted(ticks, key=lambda tick: tick[:2]):
         shown = (state == State.STALE, *sides)
         if shown != last.get(security_id, (False, [], [])):
-            found.append((security_id, place, *shown))
+            found.append((security_id, serial, *shown))
         last[security_id] = shown
     return found
 
 
 def compare(folder, version, *, from_the_start=True):
     captured = arbitrated(packets_of(folder))
-    twin, ticks = bulk(captured, from_the_start=from_the_start, by_position=version < 15)
-    base = twin.day.base
+    columns, ticks = bulk(captured, from_the_start=from_the_start, by_position=version < 15)
+    base = columns.day.base
     follower, log = plain(captured, base, from_the_start=from_the_start)
     kind = PositionBook if version < 15 else PriorityBook
     # Books
@@ -146,7 +146,7 @@ def compare(folder, version, *, from_the_start=True):
     # Stale spans
     spans = [
         (span.security_id, span.message_serial, span.healed_at)
-        for span in twin.spans.spans
+        for span in columns.spans.spans
         if span.healed_at is None or span.healed_at > span.message_serial
     ]
     closed = sorted(span for span in spans if span[2] is not None)
@@ -201,25 +201,26 @@ def test_a_day_joined_in_the_middle(tmp_path, version, lossy):
 
 
 @pytest.mark.parametrize(
-    ("behind", "expected"), [((), State.BUILDING), ((12,), State.VALID), ((12, 12), State.VALID)]
+    ("snapshots_after", "expected"),
+    [((), State.BUILDING), ((12,), State.VALID), ((12, 12), State.VALID)],
 )
-def test_6_5_12_building_ends_with_a_snapshot_in_both(behind, expected):
+def test_6_5_12_building_ends_with_a_snapshot_in_both(snapshots_after, expected):
     """Orders are resent after an EmptyBook; a snapshot as of that packet ends it."""
     recovery = templates.RECOVERY | END
     sent = [
         ("Incremental_A", packet(11, channel_reset())),
         ("Incremental_A", packet(12, empty_book(), order(1, 9, flags=recovery))),
     ]
-    for version, place in enumerate(behind, 2):
-        parts = [snapshot(place, 1, bids=1), snapshot_orders(9)]
+    for version, number in enumerate(snapshots_after, 2):
+        parts = [snapshot(number, 1, bids=1), snapshot_orders(9)]
         sent += [("Snapshot", each) for each in loop(version, parts)]
     decoder = PacketDecoder()
     captured = [
         Captured(10**18 + at, at, stream, decoder.decode(payload))
         for at, (stream, payload) in enumerate(sent)
     ]
-    twin, ticks = bulk(captured, from_the_start=True, by_position=False)
-    follower, _ = plain(captured, twin.day.base, from_the_start=True)
+    columns, ticks = bulk(captured, from_the_start=True, by_position=False)
+    follower, _ = plain(captured, columns.day.base, from_the_start=True)
     assert follower.books[1111].state is expected
     assert ticks.finals[1111].state is expected
     assert ticks.finals[1111].orders(Side.BID) == follower.books[1111].orders(Side.BID)

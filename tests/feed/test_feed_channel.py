@@ -428,7 +428,7 @@ def test_7_5_a_sequence_on_the_recovery_streams_means_to_wait_for_a_channel_rese
 # The other site
 
 
-def test_6_5_3_and_6_5_11_a_silent_site_is_left_for_the_other_whose_numbers_are_its_own():
+def test_6_5_3_and_6_5_11_a_silent_site_is_left_for_the_other_with_its_own_numbers():
     driven = synchronized(backup=("C",))
     for number in range(2):
         driven.wait(SECOND)
@@ -490,7 +490,7 @@ def test_bytes_that_are_no_packets_are_counted_and_the_feed_continues(stream):
         driven.events()
     draw = random.Random(1)
     before = driven.channel.counters.bad_packets
-    place = driven.channel.last_packet
+    packet_key = driven.channel.last_packet
     for _ in range(2000):
         junk = bytearray(draw.randbytes(draw.randint(0, 200)))
         if junk and draw.random() < 0.5:
@@ -498,7 +498,7 @@ def test_bytes_that_are_no_packets_are_counted_and_the_feed_continues(stream):
         driven.receive(bytes(junk), draw.choice("AB"), stream)
     counters = driven.channel.counters
     assert counters.bad_packets + counters.unexpected_packets - before == 2000
-    assert driven.channel.last_packet == place
+    assert driven.channel.last_packet == packet_key
     if stream is INCREMENTAL:
         driven.send(packet(11, order(5, 1)))
         assert driven.orders() == [1, 9]

@@ -20,11 +20,11 @@ from tests.feed.channel_days import (
     Faults,
     arrivals,
     check_the_end,
+    comparable_state,
     market,
     mix,
     other_site,
     settings_of,
-    told_of,
 )
 
 DAYS = int(os.environ.get("PREGAO_CHANNEL_DAYS", "50"))
@@ -40,7 +40,7 @@ def followed(seed):
     checked = Checked(day, settings)
     checked.follow(found, joined_ns, slow=faults.slow)
     check_the_end(checked)
-    assert told_of(checked.channel) == expected
+    assert comparable_state(checked.channel) == expected
     return counts, checked
 
 
@@ -98,12 +98,12 @@ def test_without_faults_one_complete_loop_confirms_everything(join):
     checked.take = lambda: seen.extend(take())
     checked.follow(found, joined_ns)
     kinds = [type(each).__name__ for each in seen]
-    behind = kinds[kinds.index("Synchronized") :]
-    assert not {"GapFound", "BookUnconfirmed", "BookStale", "ChannelDown"} & set(behind)
+    later = kinds[kinds.index("Synchronized") :]
+    assert not {"GapFound", "BookUnconfirmed", "BookStale", "ChannelDown"} & set(later)
     counters = checked.channel.counters
     loops = 1 if join else 0  # from the first packet on, the ChannelReset and the list are enough
     assert (counters.gaps, counters.snapshot_loops, counters.definition_loops) == (0, loops, loops)
-    assert told_of(checked.channel) == expected
+    assert comparable_state(checked.channel) == expected
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -125,7 +125,7 @@ def test_a_site_that_dies_is_left_for_the_other_and_no_trusted_book_is_wrong_on_
     assert checked.events["FailedOver"] == checked.channel.counters.failovers == 1
     assert checked.compared > 500
     check_the_end(checked)
-    assert told_of(checked.channel) == expected
+    assert comparable_state(checked.channel) == expected
 
 
 @pytest.mark.parametrize("seed", range(5))

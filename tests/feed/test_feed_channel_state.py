@@ -133,7 +133,7 @@ def test_10_a_book_is_emitted_once_at_the_end_of_its_event():
     assert {each.sending_ns for each in changed} == {10**18 + 2}
 
 
-def test_10_an_event_whose_end_is_lost_is_emitted_before_the_gap():
+def test_10_an_event_with_a_lost_end_is_emitted_before_the_gap():
     driven = channel()
     driven.send(packet(1, order(1, 1, flags=0)), packet(3, order(3, 3)))
     driven.wait()
@@ -322,7 +322,7 @@ def test_a_snapshot_replaces_updates_up_to_its_packet_key_and_nothing_newer():
     }  # fmt: skip
 
 
-def test_statistics_lost_before_an_empty_book_are_taken_from_the_next_snapshot():
+def test_statistics_lost_before_an_empty_book_come_from_the_next_snapshot():
     driven = channel()
     driven.send(packet(1, high(1, 11)), packet(3, empty_book()))
     driven.wait()
@@ -366,8 +366,8 @@ def test_6_5_8_after_a_loss_a_complete_loop_lists_the_instruments():
 def test_000_5_8_news_is_joined_from_its_parts_in_any_order():
     driven = channel()
     driven.send(packet(1, news(2, 2, b"lo")), packet(2, news(1, 2, b"Le")))
-    (told_news,) = driven.events(channel_events.NewsReceived)
-    assert (told_news.news.headline, told_news.news.text) == ("Aviso", "Lelo")
+    (received,) = driven.events(channel_events.NewsReceived)
+    assert (received.news.headline, received.news.text) == ("Aviso", "Lelo")
     driven.send(packet(3, news(1, 2, b"Le")))
     driven.send(heartbeat(4))
     for _ in range(70):

@@ -25,11 +25,11 @@ from tests.feed.channel_days import (
     MARKETS,
     Faults,
     arrivals,
+    comparable_state,
     market,
     mix,
     other_site,
     settings_of,
-    told_of,
 )
 
 ONE = os.environ.get("PREGAO_CHANNEL_SEED")
@@ -60,7 +60,7 @@ def datagrams(found):
     )
 
 
-def said_of(book):
+def comparable_book(book):
     """A book without what only garbage has: times that no array holds."""
     orders = [[each._replace(insert_time_ns=None) for each in book.orders(side)] for side in Side]
     content = book.content
@@ -150,7 +150,7 @@ class Both:
     def compare_books(self):
         for security_id in self.plain.security_ids:
             pumped, plain = self.pumped.book(security_id), self.plain.book(security_id)
-            assert said_of(pumped) == said_of(plain)
+            assert comparable_book(pumped) == comparable_book(plain)
 
     def end(self):
         self.flush()
@@ -159,7 +159,7 @@ class Both:
         self._act()
         self.compare()
         self.compare_books()
-        assert told_of(self.pumped) == told_of(self.plain)
+        assert comparable_state(self.pumped) == comparable_state(self.plain)
 
 
 def follow(found, joined_ns, settings, seed):
@@ -220,10 +220,10 @@ def test_wrong_bytes_mean_the_same_to_both(seed):
         changed = bytearray(payload)
         if draw.random() < 0.1:
             for _ in range(draw.randint(1, 6)):
-                place = draw.randrange(
+                offset = draw.randrange(
                     PACKET_HEADER_SIZE if draw.random() < 0.9 else 0, len(changed)
                 )
-                changed[place] = draw.choice((0, 255, draw.randrange(256), changed[place] ^ 1))
+                changed[offset] = draw.choice((0, 255, draw.randrange(256), changed[offset] ^ 1))
         found.append((when, at, stream, "A", bytes(changed)))
     follow(found, day.start_ns, settings_of(), seed)
 

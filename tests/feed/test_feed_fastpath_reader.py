@@ -25,7 +25,9 @@ from tests.feed.test_feed_fastpath import LINES, datagrams
 from tests.sbe.support import plausible_body
 
 INSTRUMENTS = (1111, 2222)
-TOLD = sorted({*STATISTICS, templates.TRADE, templates.TRADE_BUST, templates.SECURITY_STATUS})
+STATE_TEMPLATES = sorted(
+    {*STATISTICS, templates.TRADE, templates.TRADE_BUST, templates.SECURITY_STATUS}
+)
 PACKETS = 60
 
 
@@ -64,7 +66,7 @@ def followed(kind, payloads):
 def test_the_fast_path_emits_the_statistics_of_the_plain_machine(version, seed):
     draw = random.Random(f"{version} {seed}")
     schema = bundled("umdf", version)
-    known = [template for template in TOLD if template in schema.by_id]
+    known = [template for template in STATE_TEMPLATES if template in schema.by_id]
     counts = dict.fromkeys(INSTRUMENTS, 0)
     packets = []
     for number in range(1, PACKETS):

@@ -47,9 +47,9 @@ def snapshot(last, rpt, *, bids=0, security=1111, version=1):
     )  # fmt: skip
 
 
-class Heard(FollowerListener):
+class RecordingListener(FollowerListener):
     def __init__(self):
-        self.gaps, self.heals, self.holes = [], [], []
+        self.gaps, self.heals, self.missing = [], [], []
 
     def on_stale(self, gap):
         self.gaps.append(gap)
@@ -58,33 +58,33 @@ class Heard(FollowerListener):
         self.heals.append(healed)
 
     def lost(self, lost):
-        self.holes.append((lost.first, lost.last))
+        self.missing.append((lost.first, lost.last))
 
 
 def follower(*, from_the_start=True):
-    heard = Heard()
-    return Follower(from_the_start=from_the_start, listener=heard), heard
+    listener = RecordingListener()
+    return Follower(from_the_start=from_the_start, listener=listener), listener
 
 
 def test_7_5_an_idle_channel_is_joined_by_the_number_of_its_heartbeats():
-    followed, heard = follower(from_the_start=False)
-    lines = Lines(followed, heard.lost)
+    followed, listener = follower(from_the_start=False)
+    lines = Lines(followed, listener.lost)
     followed.snapshot(packet(1, snapshot(1235, 4)))
     lines.receive("A", heartbeat(1236), 0)
     assert followed.position == PacketKey(1, 1235)
     lines.receive("A", packet(1236, order(5, 1)), 1)
     assert followed.stale == {}
-    assert heard.gaps == []
+    assert listener.gaps == []
     assert [each.order_id for each in followed.books[1111].orders(Side.BID)] == [1]
 
 
 def test_7_5_a_heartbeat_shows_packets_missing_before_the_first_one():
-    followed, heard = follower(from_the_start=False)
-    lines = Lines(followed, heard.lost)
+    followed, listener = follower(from_the_start=False)
+    lines = Lines(followed, listener.lost)
     lines.receive("A", heartbeat(1236), 0)
     lines.receive("A", packet(1240, order(5, 1)), 1)
     lines.expire(10**12)
-    assert heard.holes == [(1236, 1239)]
+    assert listener.missing == [(1236, 1239)]
 
 
 def test_news_and_definitions_are_no_matter_of_books():
@@ -101,7 +101,7 @@ def test_news_and_definitions_are_no_matter_of_books():
 
 
 def test_a_message_that_does_not_fit_its_book_makes_it_stale_until_a_snapshot():
-    followed, heard = follower()
+    followed, listener = follower()
     followed.deliver(packet(1, order(1, 1)))
     followed.deliver(packet(2, order(2, 99, action="CHANGE")))
     assert "order 99 is not in the book" in followed.stale[1111].reason
@@ -109,7 +109,7 @@ def test_a_message_that_does_not_fit_its_book_makes_it_stale_until_a_snapshot():
     followed.deliver(packet(3, order(3, 3)))
     followed.snapshot(packet(1, snapshot(2, 2)))
     assert followed.stale == {}
-    assert len(heard.heals) == 1
+    assert len(listener.heals) == 1
     assert [each.order_id for each in followed.books[1111].orders(Side.BID)] == [3]
 
 

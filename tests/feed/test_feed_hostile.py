@@ -20,9 +20,9 @@ from tests.feed.channel_days import (
     Faults,
     arrivals,
     content,
-    made_day,
     other_site,
     settings_of,
+    simulated_day,
 )
 from tests.feed.hostile_packets import VERSIONS, framed, hostile_messages, written
 from tests.feed.test_feed_fastpath import Both
@@ -38,7 +38,7 @@ _day = {}
 
 def day_of(version):
     if version not in _day:
-        _day[version] = made_day(3, version=version, seconds=2, rate=60.0)
+        _day[version] = simulated_day(3, version=version, seconds=2, rate=60.0)
     return _day[version]
 
 
@@ -66,8 +66,8 @@ class Besieged(Both):
         """One message, alone in the packet that is next on its stream."""
         self.now += 1000
         if stream is Stream.INCREMENTAL:
-            place = self.plain._arbiter.expected
-            version, number = place.sequence_version, place.sequence_number
+            expected = self.plain._arbiter.expected
+            version, number = expected.sequence_version, expected.sequence_number
             if self.sent[stream] % 16 == 15:
                 number = 0
         else:
@@ -113,7 +113,7 @@ RATE = 8
 LOOPS = 3
 """Number of complete loops of each recovery stream that is enough, once a channel can detect that
 numbers have gone back: it needs three heartbeat intervals in which all packets are of the past."""
-SEEN_NS = 5 * SECOND
+DETECTION_NS = 5 * SECOND
 """Time until that is detected, with one heartbeat per second."""
 FAR = (0, 1, 2, 100, 32_765, 32_766, 32_767, 32_768, 65_433, 65_532, 65_533)
 NUMBERS = (1, 2, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1)
@@ -121,7 +121,7 @@ NUMBERS = (1, 2, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1)
 
 @pytest.fixture(scope="module")
 def long_day():
-    day = made_day(5, seconds=2, rate=60.0, calm=9)
+    day = simulated_day(5, seconds=2, rate=60.0, calm=9)
     kept = [
         each
         for each in day.sent
@@ -170,7 +170,7 @@ def follow_with(day, seed, make=forged_packet, choose=stream_of):
             version, number = last.get(stream, (1, 0))
             forged = make(draw, day, stream, version, number)
             both.receive(when, stream, draw.choice("AB"), forged)
-        if of_stream is not Stream.INCREMENTAL and when > when_forged + SEEN_NS:
+        if of_stream is not Stream.INCREMENTAL and when > when_forged + DETECTION_NS:
             own = loops[of_stream]
             if header.sequence_version not in own:
                 own.append(header.sequence_version)

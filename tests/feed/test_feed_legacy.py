@@ -101,11 +101,11 @@ def test_002_9_1_order_depth_book_from_bytes():
 
 def test_002_9_a_new_entry_shifts_down_and_a_delete_shifts_up_from_bytes():
     desk = shown(*BOOK)
-    desk.send(entry(BID, NEW, rpt=8, place=2, size=100, price="10.58"))
+    desk.send(entry(BID, NEW, rpt=8, position=2, size=100, price="10.58"))
     assert desk.rows(BID)[:3] == [(5000, "10.58"), (100, "10.58"), (4000, "10.58")]
     desk.send(
-        entry(BID, DELETE, rpt=9, place=1),
-        entry(BID, CHANGE, rpt=10, place=1, size=60, price="10.58"),
+        entry(BID, DELETE, rpt=9, position=1),
+        entry(BID, CHANGE, rpt=10, position=1, size=60, price="10.58"),
     )
     assert desk.rows(BID)[:2] == [(60, "10.58"), (4000, "10.58")]
     assert desk.state() is State.VALID
@@ -117,11 +117,11 @@ def test_002_9_2_1_bottom_row_handling_from_bytes():
         (more["NumberOfOrders"], size, text) for _, size, text, more in LEVELS
     ]
     one = {"NumberOfOrders": 1}
-    desk.send(entry(BID, NEW, rpt=8, place=1, size=1000, price="10.60", **one))
+    desk.send(entry(BID, NEW, rpt=8, position=1, size=1000, price="10.60", **one))
     assert [row[2] for row in desk.levels(BID)] == ["10.60", "10.58", "10.57", "10.54", "10.53"]
-    desk.send(entry(BID, DELETE, rpt=9, place=3))
+    desk.send(entry(BID, DELETE, rpt=9, position=3))
     assert len(desk.levels(BID)) == 4
-    desk.send(entry(BID, NEW, rpt=10, place=5, size=8000, price="10.50", NumberOfOrders=3))
+    desk.send(entry(BID, NEW, rpt=10, position=5, size=8000, price="10.50", NumberOfOrders=3))
     assert [row[2] for row in desk.levels(BID)] == ["10.60", "10.58", "10.54", "10.53", "10.50"]
     assert desk.state() is State.VALID
 
@@ -129,40 +129,40 @@ def test_002_9_2_1_bottom_row_handling_from_bytes():
 def test_002_9_3_top_of_the_book_and_its_overlay_from_bytes():
     desk = Desk(market_depth=1, from_the_start=True)
     for rpt, (size, text) in enumerate([(10, "10.50"), (20, "10.51"), (5, "10.49")], 1):
-        desk.send(entry(BID, OVERLAY, rpt=rpt, place=1, size=size, price=text, NumberOfOrders=1))
+        desk.send(entry(BID, OVERLAY, rpt=rpt, position=1, size=size, price=text, NumberOfOrders=1))
         assert desk.levels(BID) == [(1, size, text)]
-    desk.send(entry(BID, DELETE, rpt=4, place=1))
+    desk.send(entry(BID, DELETE, rpt=4, position=1))
     assert desk.levels(BID) == []
     assert desk.state() is State.EMPTY
 
 
 def test_an_overlay_in_a_book_of_orders_is_not_passed_over():
     desk = shown(*BOOK)
-    desk.send(entry(BID, OVERLAY, rpt=8, place=1, size=1, price="10.58"))
+    desk.send(entry(BID, OVERLAY, rpt=8, position=1, size=1, price="10.58"))
     assert desk.state() is State.STALE
 
 
 def test_002_9_4_delete_from_from_bytes():
     desk = shown(*BOOK)
-    desk.send(entry(BID, DELETE_FROM, rpt=8, place=3))
+    desk.send(entry(BID, DELETE_FROM, rpt=8, position=3))
     assert desk.rows(BID) == [(4000, "10.54")]
     assert len(desk.rows(ASK)) == 3
 
 
 def test_002_9_5_delete_thru_from_bytes():
     desk = shown(*BOOK)
-    desk.send(entry(BID, DELETE_THRU, rpt=8, place=1))
+    desk.send(entry(BID, DELETE_THRU, rpt=8, position=1))
     assert desk.rows(BID) == []
     assert len(desk.rows(ASK)) == 3
     # On PUMA it may be sent of an empty side (002 §15.3).
-    desk.send(entry(BID, DELETE_THRU, rpt=9, place=1))
+    desk.send(entry(BID, DELETE_THRU, rpt=9, position=1))
     assert desk.state() is State.VALID
 
 
 def test_002_15_1_orders_without_a_price_rest_at_the_top_from_bytes():
     rows = [(BID, 8400, None), (BID, 3900, None), (BID, 300, "50.00"), (ASK, 1500, None)]
     desk = shown(*rows)
-    desk.send(entry(BID, NEW, rpt=8, place=3, size=11000))
+    desk.send(entry(BID, NEW, rpt=8, position=3, size=11000))
     assert desk.rows(BID) == [(8400, None), (3900, None), (11000, None), (300, "50.00")]
     levels = shown(
         (BID, 23600, None, {"NumberOfOrders": 4}), (BID, 300, "50.00", {"NumberOfOrders": 1})
@@ -172,23 +172,23 @@ def test_002_15_1_orders_without_a_price_rest_at_the_top_from_bytes():
 
 def test_a_price_of_more_digits_than_books_have_breaks_its_book_alone():
     desk = shown(*BOOK)
-    desk.send(entry(BID, NEW, rpt=8, place=1, size=1, price="10.123456"))
+    desk.send(entry(BID, NEW, rpt=8, position=1, size=1, price="10.123456"))
     assert desk.state() is State.STALE
     assert "decimal places" in desk.channel.book(1111).reason
 
 
 def test_a_book_from_the_start_counts_from_one():
     desk = Desk(from_the_start=True)
-    desk.send(entry(BID, NEW, rpt=1, place=1, size=10, price="1.00"))
+    desk.send(entry(BID, NEW, rpt=1, position=1, size=10, price="1.00"))
     assert desk.state() is State.VALID
-    desk.send(entry(BID, NEW, rpt=3, place=1, size=10, price="1.00"))
+    desk.send(entry(BID, NEW, rpt=3, position=1, size=10, price="1.00"))
     assert desk.state() is State.STALE
 
 
 def test_002_5_3_5_synchronization_discards_what_a_snapshot_holds():
     desk = Desk()
     for rpt, number in enumerate(range(101, 106), 5):
-        desk.send(entry(BID, NEW, rpt=rpt, place=1, size=number, price="10.00"), number=number)
+        desk.send(entry(BID, NEW, rpt=rpt, position=1, size=number, price="10.00"), number=number)
     assert desk.state() is State.STALE
     assert not desk.channel.synchronized
     # The snapshot is as of message 103, whose count is 7: 104 and 105 come after it.
@@ -200,7 +200,7 @@ def test_002_5_3_5_synchronization_discards_what_a_snapshot_holds():
 
 def test_002_5_3_5_a_snapshot_older_than_the_queue_waits_for_the_next_loop():
     desk = Desk()
-    desk.send(entry(BID, NEW, rpt=9, place=1, size=9, price="10.00"), number=109)
+    desk.send(entry(BID, NEW, rpt=9, position=1, size=9, price="10.00"), number=109)
     desk.snapshot(90, 5, (BID, 5, "10.00"))
     assert desk.state() is State.STALE
     desk.end_loop()
@@ -211,19 +211,19 @@ def test_002_5_3_5_a_snapshot_older_than_the_queue_waits_for_the_next_loop():
 
 def test_a_snapshot_ahead_of_the_incremental_stream_waits_its_turn():
     desk = Desk()
-    desk.send(entry(BID, NEW, security=2, rpt=1, place=1, size=9, price="1.00"), number=10)
+    desk.send(entry(BID, NEW, security=2, rpt=1, position=1, size=9, price="1.00"), number=10)
     desk.snapshot(11, 4, (BID, 8, "10.00"))
     assert desk.state() is not State.VALID
-    desk.send(entry(BID, NEW, security=2, rpt=2, place=1, size=9, price="1.00"))
+    desk.send(entry(BID, NEW, security=2, rpt=2, position=1, size=9, price="1.00"))
     assert desk.state() is State.VALID
 
 
 def test_002_6_2_2_only_instruments_that_missed_something_are_stale():
     desk = Desk(from_the_start=True)
     for security in (1, 2):
-        desk.send(entry(BID, NEW, security, 1, place=1, size=1, price="1.00"))
+        desk.send(entry(BID, NEW, security, 1, position=1, size=1, price="1.00"))
     desk.number += 1  # a message about instrument 1 gets lost
-    desk.send(entry(BID, NEW, 1, 3, place=1, size=3, price="1.00"))
+    desk.send(entry(BID, NEW, 1, 3, position=1, size=3, price="1.00"))
     desk.wait()
     assert desk.state(1) is State.STALE
     assert desk.state(2) is State.UNCONFIRMED
@@ -234,7 +234,7 @@ def test_002_6_2_2_only_instruments_that_missed_something_are_stale():
 
 def test_no_snapshot_in_a_complete_loop_means_an_empty_book():
     desk = Desk()
-    desk.send(entry(BID, NEW, 2, 5, place=1, size=1, price="1.00"), number=20)
+    desk.send(entry(BID, NEW, 2, 5, position=1, size=1, price="1.00"), number=20)
     assert desk.state(2) is State.STALE
     desk.snapshot(20, 3, (BID, 3, "1.00"), security=1, reports=1)
     desk.end_loop()
@@ -244,7 +244,7 @@ def test_no_snapshot_in_a_complete_loop_means_an_empty_book():
 
 def test_a_loop_with_a_missing_message_proves_nothing_absent():
     desk = Desk()
-    desk.send(entry(BID, NEW, 2, 5, place=1, size=1, price="1.00"), number=20)
+    desk.send(entry(BID, NEW, 2, 5, position=1, size=1, price="1.00"), number=20)
     desk.loop += 1
     desk.snapshot(20, 3, (BID, 3, "1.00"), security=1, reports=2)
     desk.end_loop()
@@ -263,7 +263,7 @@ def test_002_5_3_7_after_a_stream_reset_books_are_resynchronized():
     desk.raw(reset())
     desk.number = 0
     assert desk.state() is State.UNCONFIRMED
-    desk.send(entry(ASK, DELETE, rpt=8, place=1))
+    desk.send(entry(ASK, DELETE, rpt=8, position=1))
     assert desk.state() is State.UNCONFIRMED
     desk.end_loop()
     desk.snapshot(1, 8, *BOOK[:4])
@@ -273,24 +273,24 @@ def test_002_5_3_7_after_a_stream_reset_books_are_resynchronized():
 
 def test_snapshots_of_the_sequence_before_a_reset_do_not_count_in_the_new_one():
     desk = shown(*BOOK)
-    desk.send(entry(ASK, DELETE, rpt=8, place=1), number=2)
+    desk.send(entry(ASK, DELETE, rpt=8, position=1), number=2)
     desk.raw(reset())
     desk.number = 0
     desk.end_loop()
     desk.snapshot(2, 8, *BOOK)  # still of before
     desk.end_loop()
     desk.snapshot(0, 0, security=5)
-    desk.send(entry(BID, NEW, 9, 1, place=1, size=1, price="1.00"))
-    desk.send(entry(BID, NEW, 9, 2, place=1, size=1, price="1.00"))
+    desk.send(entry(BID, NEW, 9, 1, position=1, size=1, price="1.00"))
+    desk.send(entry(BID, NEW, 9, 2, position=1, size=1, price="1.00"))
     assert desk.state() is State.UNCONFIRMED
 
 
 def test_002_5_3_8_book_reset_of_one_instrument():
     desk = shown(*BOOK)
     again = {"QuoteCondition": "R"}
-    desk.send(entry("J", NEW), entry(BID, NEW, rpt=1, place=1, size=7, price="10.58", **again))
+    desk.send(entry("J", NEW), entry(BID, NEW, rpt=1, position=1, size=7, price="10.58", **again))
     assert desk.state() is State.BUILDING
-    desk.send(entry(BID, NEW, rpt=2, place=2, size=8, price="10.57"))
+    desk.send(entry(BID, NEW, rpt=2, position=2, size=8, price="10.57"))
     assert desk.state() is State.VALID
     assert desk.rows(BID) == [(7, "10.58"), (8, "10.57")]
 
@@ -300,7 +300,8 @@ def test_002_5_3_8_the_entry_that_empties_a_book_may_have_its_own_count(own_coun
     desk = shown(*BOOK)
     following = own_count + 1 if own_count < 2 else 1
     desk.send(
-        entry("J", NEW, rpt=own_count), entry(BID, NEW, rpt=following, place=1, size=7, price="1")
+        entry("J", NEW, rpt=own_count),
+        entry(BID, NEW, rpt=following, position=1, size=7, price="1"),
     )
     assert desk.state() is State.VALID
     assert desk.rows(BID) == [(7, "1.00")]
@@ -316,12 +317,12 @@ def test_002_5_3_8_book_reset_of_the_channel():
 
 def test_the_kind_of_book_is_what_its_snapshot_shows():
     desk = Desk(from_the_start=True)
-    desk.send(entry(BID, NEW, rpt=1, place=1, size=9000, price="10.58", NumberOfOrders=2))
+    desk.send(entry(BID, NEW, rpt=1, position=1, size=9000, price="10.58", NumberOfOrders=2))
     assert desk.rows(BID) == [(9000, "10.58")]  # taken for an order
     desk.snapshot(1, 1, (BID, 9000, "10.58", {"NumberOfOrders": 2}), depth=5)
     assert desk.levels(BID) == [(2, 9000, "10.58")]
     assert desk.channel.book(1111).market_depth == 5
-    desk.send(entry(BID, CHANGE, rpt=2, place=1, size=8000, price="10.58", NumberOfOrders=1))
+    desk.send(entry(BID, CHANGE, rpt=2, position=1, size=8000, price="10.58", NumberOfOrders=1))
     assert desk.levels(BID) == [(1, 8000, "10.58")]
     assert desk.state() is State.VALID
 
@@ -337,7 +338,7 @@ def test_002_6_2_1_messages_that_one_feed_lost_come_from_the_other_on_puma_only(
     for platform, expected in ((PUMA, State.VALID), (MEGABOLSA, State.STALE)):
         desk = Desk(from_the_start=True, platform=platform)
         rows = [
-            incremental(at, entry(BID, NEW, rpt=at, place=1, size=at, price="1.00"))
+            incremental(at, entry(BID, NEW, rpt=at, position=1, size=at, price="1.00"))
             for at in (1, 2, 3)
         ]
         desk.raw(rows[0])
@@ -355,7 +356,7 @@ def test_damaged_datagrams_never_break_a_channel(seed):
     for at in range(2, 30):
         kind = draw.choice([BID, ASK, "2", "4", "J", "g"])
         rows = [
-            entry(kind, draw.randrange(6), draw.randrange(3), at, place=draw.randrange(1, 5),
+            entry(kind, draw.randrange(6), draw.randrange(3), at, position=draw.randrange(1, 5),
                   size=at, price="10.5", NumberOfOrders=1)
             for _ in range(draw.randrange(1, 4))
         ]  # fmt: skip
@@ -401,7 +402,7 @@ def test_002_15_11_the_platform_decides_whether_a_time_has_milliseconds(platform
     desk = Desk(platform=platform, from_the_start=True)
     when = {"MDInsertDate": day, "MDInsertTime": digits}
     desk.send(
-        entry(BID, NEW, rpt=1, place=1, size=100, price="10.58", **when),
+        entry(BID, NEW, rpt=1, position=1, size=100, price="10.58", **when),
         entry("2", NEW, rpt=2, size=100, price="10.58", TradeID="10", MDEntryDate=day,
               MDEntryTime=digits),
     )  # fmt: skip

@@ -34,16 +34,18 @@ def channel(**settings):
     return found
 
 
-def bid(number, place=1):
-    return incremental(number, entry("0", 0, SECURITY, number, place=place, size=100, price="10"))
+def bid(number, position=1):
+    return incremental(
+        number, entry("0", 0, SECURITY, number, position=position, size=100, price="10")
+    )
 
 
 def test_it_asks_for_its_streams_and_leaves_those_that_it_does_not_need():
     followed = channel()
-    asked = followed.take_actions()
-    assert Join(Stream.INCREMENTAL, "B") in asked
-    assert Join(Stream.SNAPSHOT, "A") in asked
-    assert not any(isinstance(each, Leave) for each in asked)
+    actions = followed.take_actions()
+    assert Join(Stream.INCREMENTAL, "B") in actions
+    assert Join(Stream.SNAPSHOT, "A") in actions
+    assert not any(isinstance(each, Leave) for each in actions)
     assert followed.state is ChannelState.STARTING
     followed.receive(Stream.INCREMENTAL, "A", bid(1), START)
     assert followed.state is ChannelState.SYNCHRONIZING
@@ -57,14 +59,14 @@ def test_it_asks_for_its_streams_and_leaves_those_that_it_does_not_need():
 def test_identifiers_that_are_too_long_are_none_and_harm_no_channel(text):
     followed = channel()
     trade = {"size": 100, "price": "10.5", "MDEntryDate": 20130812}
-    told = [
+    datagrams = [
         incremental(1, entry("2", 0, SECURITY, 1, TradeID=text, MDEntryBuyer=text, **trade)),
         incremental(2, entry("2", 0, SECURITY, 2, TradeID="7", MDEntrySeller=text, **trade)),
-        incremental(3, entry("0", 0, SECURITY, 3, place=1, size=100, price="10", OrderID=text,
+        incremental(3, entry("0", 0, SECURITY, 3, position=1, size=100, price="10", OrderID=text,
                              MDEntryBuyer=text)),
-        bid(4, place=2),
+        bid(4, position=2),
     ]  # fmt: skip
-    for at, datagram in enumerate(told):
+    for at, datagram in enumerate(datagrams):
         followed.receive(Stream.INCREMENTAL, "A", datagram, START + at)
     number = int(text) if len(text) < 20 and int(text) < 2**63 else None
     trades = [event for event in followed.take_events() if isinstance(event, TradeDone)]
@@ -88,14 +90,14 @@ def test_prices_of_trades_fit_a_column(price, expected):
 
 def test_books_trades_and_gaps_are_emitted_in_order():
     followed = channel()
-    told = [
+    datagrams = [
         bid(1),
         incremental(2, entry("2", 0, SECURITY, 2, size=100, price="10.5", TradeID="7",
                              MDEntryBuyer="3", MDEntrySeller="8", MDEntryDate=20130812)),
         incremental(3, entry("2", 2, SECURITY, 3, TradeID="7", MDEntryDate=20130812)),
         news(6),
     ]  # fmt: skip
-    for at, datagram in enumerate(told):
+    for at, datagram in enumerate(datagrams):
         followed.receive(Stream.INCREMENTAL, "A", datagram, START + at)
     followed.tick(START + SECOND)
     events = followed.take_events()

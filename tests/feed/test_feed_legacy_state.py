@@ -21,7 +21,7 @@ def read(template, number=1, **values):
     return READER.read(AssembledMessage(number, message(template, number, **values)))
 
 
-def told(state, *entries):
+def apply_entries(state, *entries):
     own = [{"MDEntryTime": 120000000, **each} for each in entries]
     state.message(read("IncrementalRefresh_152", MDEntries=own))
 
@@ -113,9 +113,9 @@ def test_002_15_6_an_instrument_leaves_its_group_and_rejoins_it():
 def test_002_11_3_a_new_session_resets_its_statistics():
     state = market()
     for kind in ("3", "4", "5", "6", "7", "8", "9", "A", "B", "C"):
-        told(state, entry(kind, 0, 1, 1, size=1, price="1"))
-    told(state, entry("4", 0, 1, 2, price="1", OpenCloseSettlFlag=5))
-    told(state, entry("2", 0, 1, 3, price="1", size=5, TradeVolume=50))
+        apply_entries(state, entry(kind, 0, 1, 1, size=1, price="1"))
+    apply_entries(state, entry("4", 0, 1, 2, price="1", OpenCloseSettlFlag=5))
+    apply_entries(state, entry("2", 0, 1, 3, price="1", size=5, TradeVolume=50))
     assert state.volumes == {(1, "E"): 50}
     status(state, SecurityGroup="DI", TradingSessionSubID="17", SecurityTradingEvent=4)
     assert {key.entry_type for key in state.statistics[1]} == {"5", "6", "C"}
@@ -124,8 +124,8 @@ def test_002_11_3_a_new_session_resets_its_statistics():
 
 def test_002_10_statistics_of_venues_are_kept_separately():
     state = market()
-    told(state, entry("B", 0, 1, 1, size=10, price="100"))
-    told(state, entry("B", 0, 1, 2, size=3, price="30", MDStreamID="O"))
+    apply_entries(state, entry("B", 0, 1, 1, size=10, price="100"))
+    apply_entries(state, entry("B", 0, 1, 2, size=3, price="30", MDStreamID="O"))
     kept = state.statistics[1]
     assert kept[StatisticKey("B", "E")]["MDEntrySize"] == 10
     assert kept[StatisticKey("B", "O")]["MDEntrySize"] == 3
@@ -133,8 +133,8 @@ def test_002_10_statistics_of_venues_are_kept_separately():
 
 def test_002_10_6_settlement_prices_of_both_days_are_kept():
     state = market()
-    told(state, entry("6", 0, 1, 1, price="99.5", OpenCloseSettlFlag=4, SettlPriceType=1))
-    told(state, entry("6", 0, 1, 2, price="99.7", OpenCloseSettlFlag=0, SettlPriceType=2))
+    apply_entries(state, entry("6", 0, 1, 1, price="99.5", OpenCloseSettlFlag=4, SettlPriceType=1))
+    apply_entries(state, entry("6", 0, 1, 2, price="99.7", OpenCloseSettlFlag=0, SettlPriceType=2))
     assert {key.kind for key in state.statistics[1]} == {0, 4}
 
 
@@ -142,9 +142,9 @@ def test_002_10_7_the_theoretical_price_is_cleared_when_the_auction_ends():
     state = market()
     status(state, SecurityGroup="DI", TradingSessionSubID="21")
     for security in (1, 2):
-        told(state, entry("4", 0, security, 1, price="9", OpenCloseSettlFlag=5))
-        told(state, entry("A", 0, security, 2, size=100, TradeCondition="P"))
-    told(state, entry("4", 0, 1, 3, price="8"))
+        apply_entries(state, entry("4", 0, security, 1, price="9", OpenCloseSettlFlag=5))
+        apply_entries(state, entry("A", 0, security, 2, size=100, TradeCondition="P"))
+    apply_entries(state, entry("4", 0, 1, 3, price="8"))
     status(state, SecurityID=2, SecurityTradingStatus=21)  # its auction continues
     status(state, SecurityGroup="DI", TradingSessionSubID="17")
     assert list(state.statistics[1]) == [StatisticKey("4", "E")]
@@ -153,14 +153,14 @@ def test_002_10_7_the_theoretical_price_is_cleared_when_the_auction_ends():
 
 def test_002_15_8_puma_deletes_the_theoretical_price():
     state = market()
-    told(state, entry("4", 0, 1, 1, price="9", OpenCloseSettlFlag=5))
-    told(state, entry("4", 2, 1, 2, OpenCloseSettlFlag=5))
+    apply_entries(state, entry("4", 0, 1, 1, price="9", OpenCloseSettlFlag=5))
+    apply_entries(state, entry("4", 2, 1, 2, OpenCloseSettlFlag=5))
     assert state.statistics[1] == {}
 
 
 def test_002_10_1_trades_busts_and_what_is_no_trade():
     state = market()
-    told(
+    apply_entries(
         state,
         entry("2", 0, 1, 1, price="10", size=100, TradeID="10", MDEntryBuyer="3", **TODAY),
         entry("2", 0, 1, 2, price="11", size=50, TradeID="20", TradeCondition="X L", **TODAY),
@@ -181,7 +181,7 @@ def test_002_10_1_note_1_the_last_trade_is_that_of_the_latest_time_and_number():
     state = market()
     for number, time in (("2", 120000500), ("1", 120000400), ("3", 120000500)):
         trade = entry("2", 0, 1, 1, price=number, size=1, TradeID=number, **TODAY)
-        told(state, {**trade, "MDEntryTime": time})
+        apply_entries(state, {**trade, "MDEntryTime": time})
         if number != "3":
             assert state.last_trades[1, "E"].trade_id == "2"
     assert state.last_trades[1, "E"].trade_id == "3"

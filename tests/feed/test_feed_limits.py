@@ -102,7 +102,7 @@ def test_instruments_of_the_legacy_feed_have_the_same_limit():
     channel = LegacyFeedChannel(settings)
     channel.start(0)
     for number in range(1, FORGED + 1):
-        rows = [entry("0", 0, 1000 + number, 1, place=1, size=100, price="10")]
+        rows = [entry("0", 0, 1000 + number, 1, position=1, size=100, price="10")]
         rows.append(entry("4", 0, 1000 + number, 2, price="10"))
         channel.receive(Stream.INCREMENTAL, "A", incremental(number, *rows), number)
     for number in range(FORGED + 1, 2 * FORGED + 1):

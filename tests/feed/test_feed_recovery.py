@@ -281,7 +281,7 @@ class Exchange:
         self.book = []
         self.count = 0
         self.number = 0
-        self.told = 0
+        self.published = 0
 
     def packet(self):
         """The messages of the next packet, each with the book after it."""
@@ -292,10 +292,10 @@ class Exchange:
                 self.book, self.count = [], 0
                 found.append((message(self.number, None, template=EMPTY_BOOK), []))
                 continue
-            self.told += 1
+            self.published += 1
             self.count += 1
-            self.book.append(self.told)
-            found.append((message(self.number, self.count, item=self.told), list(self.book)))
+            self.book.append(self.published)
+            found.append((message(self.number, self.count, item=self.published), list(self.book)))
         return found
 
     def snapshot(self):
@@ -372,16 +372,16 @@ def run(seed, loss):
         if rng.random() < 0.1:
             waiting.append(exchange.snapshot())
         while waiting and rng.random() < 0.5:
-            found, place, book = waiting.pop(0)
-            client.take(client.followed.snapshot(found, place), book)
+            found, packet_key, book = waiting.pop(0)
+            client.take(client.followed.snapshot(found, packet_key), book)
     exchange.number += 1  # a last message shows every gap, a last snapshot heals it
     exchange.count += 1
-    exchange.told += 1
-    exchange.book.append(exchange.told)
-    last = message(exchange.number, exchange.count, item=exchange.told)
+    exchange.published += 1
+    exchange.book.append(exchange.published)
+    last = message(exchange.number, exchange.count, item=exchange.published)
     client.take(client.followed.message(last))
-    found, place, book = exchange.snapshot()
-    client.take(client.followed.snapshot(found, place), book)
+    found, packet_key, book = exchange.snapshot()
+    client.take(client.followed.snapshot(found, packet_key), book)
     assert client.followed.gap is None
     client.check(exchange.book)
     return lost, client.healed

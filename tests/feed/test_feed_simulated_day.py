@@ -36,8 +36,8 @@ class Comparison(FollowerListener):
     def __init__(self, truth):
         self.expected = {}
         for line in truth:
-            place = PacketKey(line["sequence_version"], line["sequence_number"])
-            self.expected.setdefault(place, []).append(line)
+            packet_key = PacketKey(line["sequence_version"], line["sequence_number"])
+            self.expected.setdefault(packet_key, []).append(line)
         self.compared = self.packets_lost = self.opened = self.heals = self.untrusted = 0
         self.updates = []
         self.follower = None

@@ -65,10 +65,10 @@ def test_messages_of_applications_go_both_ways():
     pair.client.send("BW", [(1346, "1")], pair.now)
     pair.server.send("URDR", [(95, 3), (96, b"\x01=\x01")], pair.now)
     pair.exchange()
-    (asked,) = pair.events["server"]
+    (received,) = pair.events["server"]
     (raw,) = pair.events["client"]
-    assert isinstance(asked, ApplicationMessage)
-    assert asked.message.text(1346) == "1"
+    assert isinstance(received, ApplicationMessage)
+    assert received.message.text(1346) == "1"
     assert raw.message.get(96) == b"\x01=\x01"
 
 
@@ -142,19 +142,19 @@ def test_a_wrong_logon_is_reported_and_ends_the_session(message, reason):
     server = FixSession(FixSessionSettings("B3", "ME", acceptor=True), 0)
     (event,) = server.receive(encode(message), 0)
     assert reason in event.reason
-    (told,) = Parser().feed(server.take_output())
-    assert (told.type, reason in told.text(58)) == ("5", True)
+    (logout,) = Parser().feed(server.take_output())
+    assert (logout.type, reason in logout.text(58)) == ("5", True)
 
 
-FOREIGN = b"Corretora S\xe3o Jos\xe9 \xff\x80\xe2\x82\xac"
+NOT_ASCII = b"Corretora S\xe3o Jos\xe9 \xff\x80\xe2\x82\xac"
 
 
 def test_a_comp_id_of_any_bytes_ends_the_session_with_the_same_bytes_in_the_reason():
     server = FixSession(FixSessionSettings("B3", "ME", acceptor=True), 0)
-    logon = encode([(35, "A"), (49, FOREIGN), (56, "B3"), (34, 1), (108, 10)])
+    logon = encode([(35, "A"), (49, NOT_ASCII), (56, "B3"), (34, 1), (108, 10)])
     (event,) = server.receive(logon, 0)
     (logout,) = Parser().feed(server.take_output())
-    reason = b"message from " + FOREIGN + b" to B3, expected from ME to B3"
+    reason = b"message from " + NOT_ASCII + b" to B3, expected from ME to B3"
     assert (logout.type, logout.get(58)) == ("5", reason)
     assert event == LoggedOut(reason.decode("latin-1"))
 
@@ -166,7 +166,7 @@ def test_a_comp_id_of_any_bytes_ends_the_session_with_the_same_bytes_in_the_reas
     value=st.binary(max_size=12).map(lambda each: each.replace(b"\x01", b"\x80")),
     first=st.booleans(),
 )
-def test_any_bytes_in_any_field_are_taken_or_end_the_session(kind, tag, value, first):
+def test_any_bytes_in_any_field_are_accepted_or_end_the_session(kind, tag, value, first):
     server = FixSession(FixSessionSettings("B3", "ME", acceptor=True), 0)
     number = 1
     if not first:

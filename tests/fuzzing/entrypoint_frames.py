@@ -20,7 +20,7 @@ from tests.entrypoint.captured_talk import (
     CLIENT,
     GATEWAY,
     Conversation,
-    Said,
+    SentData,
     conversation,
     in_order,
     segments_of,
@@ -46,7 +46,7 @@ def run(rng: random.Random, prepared: tuple[Path, list[tuple[bool, bytes]]]) -> 
         data = frame
         if rng.random() < share:
             data = harmed(rng, frame)
-        talk.said.append(Said(len(talk.said), from_client, data))
+        talk.sent.append(SentData(len(talk.sent), from_client, data))
     synced = rng.random() < 0.7
     walks = {}
     for side in (True, False):
@@ -133,24 +133,24 @@ def compare_headers(path: str, messages: list) -> None:
             for each in zip(*(column.tolist() for column in business_headers(block)), strict=True)
         ]
     assert len(rows) == len(messages)
-    for (template, *told), each in zip(rows, messages, strict=True):
+    for (template, *numbers), each in zip(rows, messages, strict=True):
         if template >= 0:
             assert template == struct.unpack_from("<H", each.data, 6)[0]
-        assert told == plain_header(template, each.data)
+        assert numbers == plain_header(template, each.data)
         header = None if each.message is None else each.message.values.get("businessHeader")
         if header is not None:
-            assert told[:2] == [header["sessionID"], header["msgSeqNum"]]
+            assert numbers[:2] == [header["sessionID"], header["msgSeqNum"]]
 
 
 def plain_header(template: int, data: bytes) -> list[int]:
     """Return session, number and time of a message's business header; zeros if it has none."""
-    places = _offsets()
-    if not 0 <= template < len(places.header_at) or places.header_at[template] < 0:
+    offsets = _offsets()
+    if not 0 <= template < len(offsets.header_at) or offsets.header_at[template] < 0:
         return [0, 0, 0]
-    header = data[HEADERS + int(places.header_at[template]) :]
-    if len(header) < places.time_at + 8:
+    header = data[HEADERS + int(offsets.header_at[template]) :]
+    if len(header) < offsets.time_at + 8:
         return [0, 0, 0]
-    (session,) = struct.unpack_from("<I", header, places.session_at)
-    (number,) = struct.unpack_from("<I", header, places.number_at)
-    (time,) = struct.unpack_from("<Q", header, places.time_at)
+    (session,) = struct.unpack_from("<I", header, offsets.session_at)
+    (number,) = struct.unpack_from("<I", header, offsets.number_at)
+    (time,) = struct.unpack_from("<Q", header, offsets.time_at)
     return [session, number, time if time < 2**63 else 0]

@@ -51,9 +51,9 @@ def value_of(rng: random.Random, part: Any) -> Any:
     return text.encode() if part.kind is FieldType.BYTES else text
 
 
-def edge(rng: random.Random, most: int) -> int:
+def edge(rng: random.Random, limit: int) -> int:
     """Return a number of any size up to the largest allowed."""
-    return min(most, rng.choice((rng.randrange(3), rng.randrange(1_000), rng.choice(EDGES))))
+    return min(limit, rng.choice((rng.randrange(3), rng.randrange(1_000), rng.choice(EDGES))))
 
 
 def stream_of(

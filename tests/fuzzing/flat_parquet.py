@@ -82,7 +82,7 @@ def compared(path: str, whole: bytes) -> bool:
         for group, low, high in zip(groups, *file.bounds(name, 1, 0), strict=True):
             # Only of those that we understand: of other sizes pyarrow ends the process.
             if low <= high and pa.types.is_integer(ours.schema.field(at).type):
-                told = theirs.metadata.row_group(group).column(at).statistics
-                if told.has_min_max:
-                    assert (told.min_raw, told.max_raw) == (low, high)
+                statistics = theirs.metadata.row_group(group).column(at).statistics
+                if statistics.has_min_max:
+                    assert (statistics.min_raw, statistics.max_raw) == (low, high)
     return True

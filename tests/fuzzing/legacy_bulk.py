@@ -47,10 +47,10 @@ def run(rng: random.Random, prepared: list[list[bytes]]) -> bool:
     """Damage datagrams and read them both ways; return whether every message was decoded."""
     datagrams = []
     for datagram in rng.choice(prepared):
-        place = rng.random()
-        if place < 0.3:
+        share = rng.random()
+        if share < 0.3:
             datagram = damaged(rng, datagram)
-        elif place < 0.6:
+        elif share < 0.6:
             # The header fits, so that the message is reached.
             body = damaged(rng, datagram[HEADER:])
             datagram = datagram[:8] + len(body).to_bytes(2, "big") + body
@@ -81,7 +81,7 @@ def run(rng: random.Random, prepared: list[list[bytes]]) -> bool:
     assert (keys.sound == (found.chunks > 0)).all()
     joined = [(row, rng.choice(chunks).payload) for row in range(min(len(chunks), 2))]
     whole = whole_messages(buffer, found, joined if rng.random() < 0.5 else [])
-    told = heads.read(whole.buffer, whole.start, whole.end - whole.start)
+    read = heads.read(whole.buffer, whole.start, whole.end - whole.start)
     columns = FastColumnDecoder(bundled_templates(), reset_each_message=True).decode(
         whole.buffer, whole.start, whole.end
     )
@@ -94,7 +94,7 @@ def run(rng: random.Random, prepared: list[list[bytes]]) -> bool:
             decoded.append(None)
             assert columns.status[at]
             continue
-        compare_head(told, at, decoded[-1])
+        compare_head(read, at, decoded[-1])
     assert columns.refused.tolist() == [at for at, each in enumerate(decoded) if each is None]
     for template in columns.templates:
         if columns.count(template):
@@ -146,8 +146,8 @@ def compare_rows(template: Any, columns: Any, decoded: list[FastMessage | None])
         message = decoded[index]
         assert message is not None
         entries = message.values.get(repeated) if repeated else None
-        for place, entry in enumerate(entries or [{}]):
-            assert (rows.message[at], rows.entry[at]) == (ordinal, place)
+        for entry_index, entry in enumerate(entries or [{}]):
+            assert (rows.message[at], rows.entry[at]) == (ordinal, entry_index)
             if ordinal not in unfit:
                 for name, field, held, of_entry in fields:
                     value = (entry if of_entry else message.values).get(field)

@@ -28,14 +28,14 @@ def frames(rng: random.Random) -> list[bytes]:
     made = []
     for source in range(rng.randrange(1, 4)):
         own = []
-        place = rng.choice((0, 77, 2**31 - 5, 2**32 - 40, 2**32 - 1))
+        sequence = rng.choice((0, 77, 2**31 - 5, 2**32 - 40, 2**32 - 1))
         pieces = [(SYN, b"")] if rng.random() < 0.6 else []
         pieces += [(ACK, rng.randbytes(rng.randrange(90))) for _ in range(rng.randrange(2, 12))]
         pieces += [(rng.choice(ENDINGS), b"")] if rng.random() < 0.5 else []
         for flags, data in pieces:
             ends = (*ENDS[source], *ENDS[(source + 1) % 3])
-            own.append(tcp_frame(*ends, data, sequence=place % 2**32, flags=flags))
-            place += len(data) + (flags == SYN)
+            own.append(tcp_frame(*ends, data, sequence=sequence % 2**32, flags=flags))
+            sequence += len(data) + (flags == SYN)
         made.append(own)
     mixed = []
     while any(made):

@@ -25,13 +25,13 @@ from pregao.net.http import HttpServer, Response
 from pregao.umdf.streams import Stream
 from pregao.web.lake_market import LakeMarket
 from pregao.web.server import PageServer, lake_application
+from tests.build_once import build_once
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import Exchange
 from tests.exchange.host_floor import SETTINGS as FLOOR
 from tests.exchange.host_floor import HostFloor
 from tests.hostile import hostile_cases as cases
 from tests.lake.days import SMALL, day
-from tests.made_once import made_once
 from tests.waiting import PATIENCE_S, until
 from tests.web.visiting import get
 
@@ -125,7 +125,7 @@ def _lake(folder):
 def test_a_lake(pregao, tmp_path, name):
     change, says = cases.LAKES[name]
     lake = tmp_path / "lake"
-    shutil.copytree(made_once("hostile-lake", {}, _lake), lake)
+    shutil.copytree(build_once("hostile-lake", {}, _lake), lake)
     change(lake)
     result = ended_well(pregao("query", "SELECT sum(payload_size) FROM packets", "--lake", lake))
     assert result.code == 2
@@ -204,7 +204,7 @@ def test_bytes_at_the_gateway(exchange, trader, name):
 
 @pytest.fixture(scope="module")
 def page():
-    market = LakeMarket(str(made_once("hostile-lake", {}, _lake)))
+    market = LakeMarket(str(build_once("hostile-lake", {}, _lake)))
     with PageServer(lake_application(market), 0) as served:
         yield served
 

@@ -14,8 +14,8 @@ from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
+from tests.build_once import build_once
 from tests.lake.days import day
-from tests.made_once import made_once
 
 DATE = date(2026, 5, 21)
 
@@ -44,7 +44,7 @@ def analysed(tables=None, books=False, **settings):
         analyse(None, lake, tables=tables)
 
     chosen = {"tables": tables, "books": books, **settings}
-    return LakeStore(made_once("analysed", chosen, make)), truth
+    return LakeStore(build_once("analysed", chosen, make)), truth
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def rows(lake, table, **only):
     return [row for row in found if all(row[name] == value for name, value in only.items())]
 
 
-def place(row):
+def message_key(row):
     return row["sequence_version"], row["sequence_number"], row["index_in_packet"]
 
 
@@ -81,7 +81,7 @@ def messages(lake, *templates):
         for template in templates
         for row in rows(lake, names[template], stream="incremental")
     ]
-    return sorted(found, key=lambda row: (row["channel"], *place(row)))
+    return sorted(found, key=lambda row: (row["channel"], *message_key(row)))
 
 
 def truth_lines(truth, name):

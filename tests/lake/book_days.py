@@ -89,7 +89,7 @@ class BookDay:
     def first_packet(self, channel):
         """The first packet of a channel that is in the lake."""
         rows = self.rows("packets", channel=channel, stream="incremental")
-        return min(place(row) for row in rows if row["sequence_number"] is not None)
+        return min(packet_key(row) for row in rows if row["sequence_number"] is not None)
 
     def truth(self, name="books.jsonl"):
         text = (self.folder / "truth" / name).read_text(encoding="utf-8")
@@ -150,14 +150,14 @@ def checkpoint_orders(orders):
 UNTRUSTED = ("stale", "unconfirmed")
 
 
-def place(row):
+def packet_key(row):
     return row["sequence_version"], row["sequence_number"]
 
 
-def tick_place(tick):
+def tick_key(tick):
     """Event key of a tick; those of a snapshot or a gap are after the packet."""
     index = AFTER_PACKET if tick["event"] is None else tick["index_in_packet"]
-    return *place(tick), index
+    return *packet_key(tick), index
 
 
 def compare_ticks(day: BookDay):
@@ -171,12 +171,15 @@ def compare_ticks(day: BookDay):
         ticks[tick["channel"], tick["security_id"]].append(tick)
     for own in ticks.values():
         own.sort(
-            key=lambda t: (*place(t), AFTER_PACKET if t["event"] is None else t["index_in_packet"])
+            key=lambda t: (
+                *packet_key(t),
+                AFTER_PACKET if t["event"] is None else t["index_in_packet"],
+            )
         )
     compared = 0
     for line in day.truth():
         own = ticks[line["channel"], line["security_id"]]
-        before = [tick for tick in own if place(tick) <= place(line)]
+        before = [tick for tick in own if packet_key(tick) <= packet_key(line)]
         if not before:
             known = day.first_packet(line["channel"]) == (1, 1)
             if known:

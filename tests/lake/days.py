@@ -7,7 +7,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from pregao.cli.simulate.command import simulate
-from tests.made_once import made_once
+from tests.build_once import build_once
 
 SMALL: dict[str, Any] = {"instruments": 3, "duration": "10s", "rate": 60.0}
 """A day that is cheap to ingest repeatedly, for tests that do not depend on its size."""
@@ -17,7 +17,7 @@ SMALL: dict[str, Any] = {"instruments": 3, "duration": "10s", "rate": 60.0}
 def day(**settings) -> Path:
     """A simulated day with these settings, made once per run."""
     chosen: dict[str, Any] = {"instruments": 6, "duration": "40s", "rate": 150.0} | settings
-    return made_once("day", chosen, lambda folder: simulate(output=folder, quiet=True, **chosen))
+    return build_once("day", chosen, lambda folder: simulate(output=folder, quiet=True, **chosen))
 
 
 def sorted_table(lake, table, *, without=("capture_id", "unit_id")):

@@ -30,11 +30,11 @@ def lake(tmp_path):
 
 
 def outdated(lake, name, *days):
-    """Give a table the columns of version 0.1, with its rows on some days."""
+    """Rewrite a table with the columns of version 0.1 and its rows on some days."""
     spec, before = ANALYTICS[name].spec, lake.delta(name).to_pyarrow_table()
     schema = pa.schema([field.with_name(OLD.get(field.name, field.name)) for field in spec.schema])
-    place = lake.table_location(name)
-    replace_columns(place, dataclasses.replace(spec, schema=schema), {})
+    location = lake.table_location(name)
+    replace_columns(location, dataclasses.replace(spec, schema=schema), {})
     data = before.rename_columns([OLD.get(column, column) for column in before.column_names])
     for day in days:
         dates = pa.array([day] * len(data), pa.date32())

@@ -11,23 +11,23 @@ from pregao.errors import UsageError
 from tests.lake.days import rows
 
 
-def check(told):
+def check(output):
     """Output of every demonstration."""
     for question in QUESTIONS:
-        assert question.words in told
+        assert question.words in output
     audit = r"([\d,]+) of ([\d,]+) snapshots of [\d,]+\s+instruments\s+equal"
-    equal, compared = re.search(audit, told).groups()
+    equal, compared = re.search(audit, output).groups()
     assert equal == compared
-    assert "PETR" in told
-    assert "Next steps" in told
+    assert "PETR" in output
+    assert "Next steps" in output
 
 
 def test_the_demonstration_can_be_repeated(tmp_path, spark, capsys):
     run(tmp_path, duration_ns=20 * SECOND)
-    told = capsys.readouterr().out
-    assert "messages decoded" in told
-    assert "on Spark" in told
-    check(told)
+    output = capsys.readouterr().out
+    assert "messages decoded" in output
+    assert "on Spark" in output
+    check(output)
     assert list(tmp_path.glob("*.png"))
     trades = rows(tmp_path / "lake", "umdf_trade_53")
     assert trades
@@ -47,9 +47,9 @@ def test_it_runs_without_spark_and_without_matplotlib(tmp_path, capsys, monkeypa
     if missing == "java":
         monkeypatch.setattr("pregao.lake.execution.spark_session.find_java", no_java)
     run(tmp_path, duration_ns=20 * SECOND)
-    told = capsys.readouterr().out
-    assert "in this process" in told
-    assert ("there is no Java" if missing == "java" else "This needs pyspark") in told
-    check(told)
-    assert "█" in told
+    output = capsys.readouterr().out
+    assert "in this process" in output
+    assert ("there is no Java" if missing == "java" else "This needs pyspark") in output
+    check(output)
+    assert "█" in output
     assert not list(tmp_path.glob("*.png"))

@@ -107,18 +107,18 @@ def test_datagrams_in_bulk_have_the_keys_of_what_they_begin_with(seed):
         body = message(name, number, **fields)
         first, *more = write_chunks(number, body, draw.choice([1420, 18]))
         last = draw.randrange(1, 1 << 32)
-        behind = draw.choice([b"", *write_chunks(last, message("News_143", last), 1420), b"noise"])
+        rest = draw.choice([b"", *write_chunks(last, message("News_143", last), 1420), b"noise"])
         keys = (
             True,
             number if numbered else 0,
             0 if more else timestamp_ns(SENT),
-            max(number, last if len(behind) > 5 else 0) if using else 0,
+            max(number, last if len(rest) > 5 else 0) if using else 0,
         )
         if more and draw.random() < 0.5:
             first, keys = more[0], (True, 0, 0, 0)
         elif draw.random() < 0.2:
-            first, behind, keys = b"", b"noise", (False, 0, 0, 0)
-        datagrams.append(first + behind)
+            first, rest, keys = b"", b"noise", (False, 0, 0, 0)
+        datagrams.append(first + rest)
         expected.append(keys)
     buffer = np.frombuffer(b"".join(datagrams) + bytes(16), np.uint8)
     length = np.array([len(each) for each in datagrams], np.int32)
@@ -170,8 +170,8 @@ def rows(*bodies):
 
 def test_a_row_for_each_entry_with_the_fields_of_its_message():
     entries = [
-        entry("0", 0, 5, 1, place=1, size=100, price="10.5"),
-        entry("1", 2, 5, 2, place=3),
+        entry("0", 0, 5, 1, position=1, size=100, price="10.5"),
+        entry("1", 2, 5, 2, position=3),
         entry("2", 0, 6, 1, size=7, price="-0.00000001"),
     ]
     first, second = (
@@ -217,7 +217,7 @@ def test_a_field_that_templates_hold_in_different_types_is_a_text():
 
 
 def test_the_feed_is_detected_from_its_content():
-    bid = entry("0", 0, 5, 1, place=1, size=100, price="10.5")
+    bid = entry("0", 0, 5, 1, position=1, size=100, price="10.5")
     own = [news(1), heartbeat(2), incremental(3, bid), *snapshot(1, 3, 1, ("0", 5, "1.00"))]
     assert all(is_legacy(each, READER) for each in own)
     assert not is_legacy(b"", READER)

@@ -17,9 +17,9 @@ from pregao.legacy.reassembly import (
 SECOND = 1_000_000_000
 
 
-def chunks_of(number, message, most_bytes):
+def chunks_of(number, message, max_bytes):
     return [
-        chunk for each in write_chunks(number, message, most_bytes) for chunk in read_chunks(each)
+        chunk for each in write_chunks(number, message, max_bytes) for chunk in read_chunks(each)
     ]
 
 
@@ -45,8 +45,8 @@ def test_002_5_3_3_datagrams_have_at_most_1400_bytes():
     st.randoms(use_true_random=False),
     st.floats(0, 0.4),
 )
-def test_messages_come_together_in_any_order_and_across_loss(messages, most_bytes, rng, loss):
-    sent = [chunks_of(number, each, most_bytes) for number, each in enumerate(messages)]
+def test_messages_come_together_in_any_order_and_across_loss(messages, max_bytes, rng, loss):
+    sent = [chunks_of(number, each, max_bytes) for number, each in enumerate(messages)]
     arriving = [chunk for chunks in sent for chunk in chunks]
     rng.shuffle(arriving)
     lost = {index for index in range(len(arriving)) if rng.random() < loss}
@@ -121,9 +121,9 @@ def test_what_waits_is_bounded():
     ],
 )
 def test_broken_datagrams_are_reported_with_location_and_reason(datagram, reason, position):
-    with pytest.raises(DecodeError, match=reason) as told:
+    with pytest.raises(DecodeError, match=reason) as error_info:
         list(read_chunks(bytes.fromhex(datagram)))
-    assert told.value.position == position
+    assert error_info.value.position == position
 
 
 def test_intact_parts_of_a_broken_datagram_are_returned():
@@ -147,9 +147,9 @@ def test_any_datagram_gives_chunks_or_a_decode_error(datagram):
 
 
 @pytest.mark.parametrize(
-    ("number", "message", "most"), [(-1, b"a", 1400), (1 << 32, b"a", 1400), (1, b"", 1400),
+    ("number", "message", "max_bytes"), [(-1, b"a", 1400), (1 << 32, b"a", 1400), (1, b"", 1400),
                                     (1, b"a", HEADER_SIZE), (1, bytes(70_000), HEADER_SIZE + 1)],
 )  # fmt: skip
-def test_messages_that_cannot_be_sent(number, message, most):
+def test_messages_that_cannot_be_sent(number, message, max_bytes):
     with pytest.raises(EncodeError):
-        write_chunks(number, message, most)
+        write_chunks(number, message, max_bytes)

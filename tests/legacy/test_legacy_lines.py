@@ -75,7 +75,7 @@ def test_texts_of_many_digits_are_no_times_and_cost_no_message(digits):
 @pytest.mark.parametrize(
     "day", [19691231, 22620101, 99991231, 10**9, 10**13, 2**63, 2**64 - 1, "9" * 17]
 )
-def test_dates_whose_nanoseconds_do_not_fit_are_none(day):
+def test_dates_beyond_64_bit_nanoseconds_are_none(day):
     assert moment_ns(day, None) is None
 
 
@@ -136,9 +136,9 @@ def test_packets_that_neither_feed_delivers_are_reported_after_a_while():
     assert numbers(events) == [1]
     assert line.awaited == LineGap(1, 2, 3)
     assert line.tick(line.deadline_ns - 1) == []
-    lost, told = line.tick(line.deadline_ns)
+    lost, received = line.tick(line.deadline_ns)
     assert lost == LineGap(1, 2, 3)
-    assert told.message.number == 4
+    assert received.message.number == 4
     assert (line.awaited, line.deadline_ns, line.counters.lost) == (None, None, 2)
 
 
@@ -159,24 +159,24 @@ def test_002_5_3_7_a_reset_of_the_incremental_stream_restarts_it_once():
     assert numbers(line.receive("A", news(1), 2)) == [1]
     assert line.receive("B", reset(), 3) == []
     assert line.receive("B", news(1), 4) == []
-    (told,) = line.receive("B", news(2), 5)
-    assert told.packet_key == (2, 2)
+    (received,) = line.receive("B", news(2), 5)
+    assert received.packet_key == (2, 2)
     assert line.counters.lost == 0
 
 
 def test_a_reset_at_the_start_restarts_nothing():
     line = IncrementalLine()
     assert line.receive("A", reset(), 0) == []
-    (told,) = line.receive("A", news(1), 0)
-    assert told.packet_key == (1, 1)
+    (received,) = line.receive("A", news(1), 0)
+    assert received.packet_key == (1, 1)
 
 
 def test_a_new_number_other_than_one_is_kept_to():
     line = IncrementalLine()
     line.receive("A", news(8), 0)
     assert line.receive("A", reset(new=5), 0) == [LineRestarted((2, 5))]
-    (told,) = line.receive("A", news(5), 0)
-    assert told.packet_key == (2, 5)
+    (received,) = line.receive("A", news(5), 0)
+    assert received.packet_key == (2, 5)
 
 
 def test_a_reset_that_got_lost_is_noticed():
@@ -194,8 +194,8 @@ def test_a_heartbeat_counts_and_costs_no_message_of_its_number():
     assert numbers(line.receive("A", heartbeat(1), 0)) == [1]
     assert numbers(line.receive("A", news(2), 0)) == [2]
     line.receive("A", heartbeat(3), 0)
-    told = line.receive("A", news(3), 0)
-    assert [event.message.type for event in told] == [MsgType.NEWS]
+    received = line.receive("A", news(3), 0)
+    assert [event.message.type for event in received] == [MsgType.NEWS]
     assert numbers(line.receive("A", news(4), 0)) == [4]
     assert (line.counters.heartbeats, line.counters.lost) == (2, 0)
 
@@ -232,18 +232,18 @@ def test_every_number_is_delivered_once_in_order_or_reported_missing(seed, loss,
     sent.sort(key=lambda each: each[0])
     events = [event for at, feed, number in sent for event in line.receive(feed, news(number), at)]
     events += line.tick(SECOND)
-    place = None
-    told = 0
+    last_number = None
+    delivered = 0
     for event in events:
         if isinstance(event, LineGap):
-            assert event.first == place + 1
-            place = event.last
+            assert event.first == last_number + 1
+            last_number = event.last
         else:
-            assert place is None or event.message.number == place + 1
-            place = event.message.number
-            told += 1
-    assert told == line.counters.delivered
-    assert told + line.counters.late >= len({number for _, _, number in sent}) - shuffle
+            assert last_number is None or event.message.number == last_number + 1
+            last_number = event.message.number
+            delivered += 1
+    assert delivered == line.counters.delivered
+    assert delivered + line.counters.late >= len({number for _, _, number in sent}) - shuffle
 
 
 def security_list(number, symbols, total, last):
@@ -276,7 +276,7 @@ def test_002_15_2_loops_and_empty_loops():
     assert [row["Symbol"] for row in events[0].message.values["RelatedSym"]] == ["DI1F14", "DI1F15"]
 
 
-def test_a_loop_whose_reset_got_lost_ends_all_the_same():
+def test_a_loop_with_a_lost_reset_ends_all_the_same():
     line = LoopLine()
     versions = []
     for number in (1, 2, 3, 1, 2):

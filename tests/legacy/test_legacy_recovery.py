@@ -79,8 +79,8 @@ def test_002_6_2_large_requests_are_split_into_several_of_2000():
 
 
 def test_002_15_4_recovery_reaches_10000_messages_back_and_historical_replay_to_the_first():
-    for most, expected in ((10_000, ApplRespError.NOT_AVAILABLE), (None, None)):
-        recovery = Recovery(store_of(range(1, 10_502), max_messages=most))
+    for max_messages, expected in ((10_000, ApplRespError.NOT_AVAILABLE), (None, None)):
+        recovery = Recovery(store_of(range(1, 10_502), max_messages=max_messages))
         recovery.client.ask(MessageRange("10", 1, 3), 0)
         assert recovery.run()[-1] == RequestFinished(MessageRange("10", 1, 3), expected)
 
@@ -158,28 +158,28 @@ def test_002_6_2_missing_messages_are_requested_after_a_while_and_again_if_neede
     line = IncrementalLine(max_wait_ns=SECOND)
     filler = GapFiller("10", recovery.client)
     now = 0
-    told = line.receive("A", news(1), now) + line.receive("A", news(4), now)
-    asked_at, asks = [], 0
+    received = line.receive("A", news(1), now) + line.receive("A", news(4), now)
+    request_times, requests = [], 0
     while line.awaited is not None and now < SECOND:
         filler.watch(line, now)
         recovery.now = now
         before = recovery.kinds.count("BW")
         events = recovery.run()
         if recovery.kinds.count("BW") > before:
-            asked_at.append(now // MILLISECOND)
-            asks += 1
-        told += filler.take(events, line, now)
+            request_times.append(now // MILLISECOND)
+            requests += 1
+        received += filler.take(events, line, now)
         if now == 140 * MILLISECOND:  # only now are they available
             for number in (2, 3):
                 store.add("10", number, message("News_143", number))
         now += 5 * MILLISECOND
-    assert [event.message.number for event in told if isinstance(event, LineMessage)] == [
+    assert [event.message.number for event in received if isinstance(event, LineMessage)] == [
         1,
         2,
         3,
         4,
     ]
-    assert asked_at == [15, 65, 115, 165]
+    assert request_times == [15, 65, 115, 165]
 
 
 def test_002_5_1_4_too_much_is_left_to_the_market_recovery_stream():
@@ -200,7 +200,7 @@ def logged_on(store):
     return recovery
 
 
-def asked(recovery, requests):
+def request_data(recovery, requests):
     for number, wanted in enumerate(requests):
         recovery.client.session.send("BW", wire.request_fields(f"r{number}", wanted), 0)
     return recovery.client.take_output()
@@ -211,7 +211,7 @@ def test_answers_are_written_in_steps_of_bounded_size():
     for number in range(1, 2001):
         store.add("10", number, bytes(200))
     recovery = logged_on(store)
-    data = asked(recovery, [[MessageRange("10", 1, 2000)]] * 12)
+    data = request_data(recovery, [[MessageRange("10", 1, 2000)]] * 12)
     assert len(data) < 1 << 16
     sizes, whole = [], b""
     for events in recovery.server.answers(data, 0):
@@ -226,7 +226,9 @@ def test_answers_are_written_in_steps_of_bounded_size():
 
 def test_002_6_2_the_channels_of_a_request_share_its_limit():
     recovery = logged_on(store_of(range(1, 2001)))
-    data = asked(recovery, [[MessageRange("10", 1, 1500)] * 3 + [MessageRange("10", 1, 500)]])
+    data = request_data(
+        recovery, [[MessageRange("10", 1, 1500)] * 3 + [MessageRange("10", 1, 500)]]
+    )
     recovery.server.receive(data, 0)
     answers = list(Parser(1 << 20).feed(recovery.server.take_output()))
     sent = [wire.read_raw_data(each)[2] for each in answers if each.type == "URDR"]
@@ -257,7 +259,7 @@ def test_a_request_with_a_count_of_thousands_of_digits_is_refused():
 
 def test_a_request_before_a_logout_in_the_same_piece_ends_the_session_alone():
     recovery = logged_on(store_of(range(1, 10)))
-    data = asked(recovery, [[MessageRange("10", 1, 2)]])
+    data = request_data(recovery, [[MessageRange("10", 1, 2)]])
     recovery.client.session.log_out(0)
     (ended,) = recovery.server.receive(data + recovery.client.take_output(), 0)
     assert isinstance(ended, RecoverySessionEnded)

@@ -38,14 +38,14 @@ def incremental(number: int, *entries: dict[str, Any], template: int = 152) -> b
     return datagram(f"IncrementalRefresh_{template}", number, MDEntries=own)
 
 
-def entry(kind, action, security=1111, rpt=0, *, place=None, size=None, price=None, **more):
+def entry(kind, action, security=1111, rpt=0, *, position=None, size=None, price=None, **more):
     """An entry of an incremental message; a price is a text."""
     return {
         "MDEntryType": kind,
         "MDUpdateAction": action,
         "SecurityID": security,
         "RptSeq": rpt,
-        "MDEntryPositionNo": place,
+        "MDEntryPositionNo": position,
         "MDEntrySize": size,
         "MDEntryPx": None if price is None else Decimal(price),
         **more,
@@ -54,13 +54,13 @@ def entry(kind, action, security=1111, rpt=0, *, place=None, size=None, price=No
 
 def snapshot(number, last, rpt, *rows, security=1111, reports=1, depth=None, template=153):
     """A message of the market recovery stream; rows are (type, size, price, more)."""
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     entries = []
     for kind, size, price, *more in rows:
         own = dict(more[0]) if more else {}
         if kind in "01":
-            places[kind] = places.get(kind, 0) + 1
-            own["MDEntryPositionNo"] = places[kind]
+            positions[kind] = positions.get(kind, 0) + 1
+            own["MDEntryPositionNo"] = positions[kind]
         own |= {"MDEntryType": kind, "MDEntrySize": size}
         own["MDEntryPx"] = None if price is None else Decimal(price)
         entries.append(own)
@@ -70,5 +70,5 @@ def snapshot(number, last, rpt, *rows, security=1111, reports=1, depth=None, tem
     )  # fmt: skip
 
 
-def datagrams(template: str, number: int, most_bytes: int = 1420, **values: Any) -> list[bytes]:
-    return write_chunks(number, message(template, number, **values), most_bytes)
+def datagrams(template: str, number: int, max_bytes: int = 1420, **values: Any) -> list[bytes]:
+    return write_chunks(number, message(template, number, **values), max_bytes)

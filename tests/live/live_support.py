@@ -74,8 +74,8 @@ def settled(handler, packets, seconds=60):
     stop = time.monotonic() + seconds
     while True:
         made = handler.call(report)
-        brought = sum(feed["packets"] for feed in made.channels[0].feeds.values())
-        if brought >= packets or time.monotonic() > stop:
+        received = sum(feed["packets"] for feed in made.channels[0].feeds.values())
+        if received >= packets or time.monotonic() > stop:
             return made
         time.sleep(0.02)
 
@@ -93,7 +93,7 @@ def books_of(handler):
 
 
 def trusted_of(handler):
-    """The numbers of the books that are said to be the exchange's."""
+    """The numbers of the trusted books."""
     channel = handler.channels[NUMBER].channel
     return {number for number in channel.security_ids if channel.book(number).trusted}
 

@@ -25,7 +25,7 @@ def feed_threads():
     return [each.name for each in threading.enumerate() if each.name.startswith("pregao-feed")]
 
 
-async def heard(live, sending, enough):
+async def received_events(live, sending, enough):
     """Events while a replay runs, until there are enough."""
     found = []
     async with live:
@@ -51,7 +51,7 @@ def test_events_of_a_symbol_come_with_its_book(day, tmp_path):
     def enough(item):
         return isinstance(item, LiveEvent) and next(count) == 50
 
-    found = asyncio.run(heard(live, replayer(folder, targets), enough))
+    found = asyncio.run(received_events(live, replayer(folder, targets), enough))
     events = [item for item in found if isinstance(item, LiveEvent)]
     assert len(events) == 51
     assert {item.symbol for item in events} == {"PETR4"}

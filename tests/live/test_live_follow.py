@@ -107,7 +107,7 @@ def messages_of_packets(folder):
     ]
 
 
-class Heard:
+class EventRecorder:
     """Keeps all events."""
 
     def __init__(self):
@@ -124,8 +124,8 @@ class Heard:
 def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     folder, summary = day
     config, targets = followed_at()
-    heard = Heard()
-    with running(config, heard, compiled=compiled) as handler:
+    recorder = EventRecorder()
+    with running(config, recorder, compiled=compiled) as handler:
         counts = replayer(folder, targets, speed=10.0, rewrite_times=True).run()
         made = settled(handler, packets_of(summary)).channels[0]
         found = handler.call(books_of)
@@ -138,13 +138,15 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     assert (made.counters["gaps"], made.counters["bad_packets"], made.dropped) == (0, 0, 0)
     # On a busy machine the first snapshot may arrive before its content: that is not reported.
     packets = messages_of_packets(folder)
-    told = packets[len(packets) - made.counters["delivered"] :]
-    assert len(told) > len(packets) / 2
+    delivered_packets = packets[len(packets) - made.counters["delivered"] :]
+    assert len(delivered_packets) > len(packets) / 2
     assert sum(len(names) for names in packets) == summary.messages
-    assert made.counters["messages"] == sum(len(names) for names in told)
-    assert len(heard.of(Synchronized)) == 1
-    assert len(heard.of(TradeDone)) == sum(names.count("Trade_53") for names in told)
-    assert len(heard.of(BookChanged)) > 1000
+    assert made.counters["messages"] == sum(len(names) for names in delivered_packets)
+    assert len(recorder.of(Synchronized)) == 1
+    assert len(recorder.of(TradeDone)) == sum(
+        names.count("Trade_53") for names in delivered_packets
+    )
+    assert len(recorder.of(BookChanged)) > 1000
     # Left when nothing was to be learned from it any more.
     joined = {line.line.stream: line.joined for line in made.lines}
     assert joined[Stream.INCREMENTAL]
@@ -156,9 +158,9 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
 def test_loss_on_both_feeds_is_reported_and_no_trusted_book_is_wrong(lossy_day):
     folder, summary = lossy_day
     config, targets = followed_at()
-    heard = Heard()
+    recorder = EventRecorder()
     lost = summary_faults(folder)
-    with running(config, heard) as handler:
+    with running(config, recorder) as handler:
         replayer(folder, targets).run()
         settled(handler, packets_of(summary))
     # Stopped: events and counters are the same now.
@@ -166,7 +168,7 @@ def test_loss_on_both_feeds_is_reported_and_no_trusted_book_is_wrong(lossy_day):
     found, trusted = books_of(handler), trusted_of(handler)
     assert lost > 0
     assert made.counters["lost_packets"] >= lost
-    assert len(heard.of(GapFound)) == made.counters["gaps"] > 0
+    assert len(recorder.of(GapFound)) == made.counters["gaps"] > 0
     assert made.counters["confirmed"] > 0
     truth = true_books(folder)
     assert trusted & truth.keys()
@@ -183,13 +185,13 @@ def test_a_publisher_that_is_killed_and_begins_again_is_followed_again(day):
     folder, summary = day
     config, targets = followed_at()
     quick = replace(config.channels[0], heartbeat_ns=500 * MILLISECOND)
-    heard = Heard()
+    recorder = EventRecorder()
     truth = true_books(folder)
-    with running(replace(config, channels=(quick,)), heard) as handler:
+    with running(replace(config, channels=(quick,)), recorder) as handler:
         for turn in range(1, ROUNDS + 1):
             first = replayer(folder, targets)
             sending = threading.Thread(target=first.run)
-            before = brought(handler)
+            before = received_packets(handler)
             sending.start()
             settled(handler, before + packets_of(summary) // 3)
             first.stop()
@@ -198,29 +200,35 @@ def test_a_publisher_that_is_killed_and_begins_again_is_followed_again(day):
             assert down.state is ChannelState.DOWN
             assert down.books[State.VALID] == 0
             # It knows nothing of what it sent before: its numbers go back to the first one.
-            before = brought(handler)
+            before = received_packets(handler)
             replayer(folder, targets, speed=5.0).run()
             settled(handler, before + packets_of(summary))
             made, found, trusted = handler.call(
-                lambda asked: (report(asked).channels[0], books_of(asked), trusted_of(asked))
+                lambda own_handler: (
+                    report(own_handler).channels[0],
+                    books_of(own_handler),
+                    trusted_of(own_handler),
+                )
             )
             assert made.counters["resyncs"] >= turn
             assert truth.keys() <= trusted
             assert {number: found[number] for number in truth} == truth
             until_down(handler)
-    assert len(heard.of(Synchronized)) > ROUNDS
+    assert len(recorder.of(Synchronized)) > ROUNDS
 
 
-def brought(handler):
+def received_packets(handler):
     """Number of packets received on the incremental feeds."""
     return sum(feed["packets"] for feed in handler.call(report).channels[0].feeds.values())
 
 
 def until_down(handler):
-    def made():
+    def channel_report():
         return handler.call(report).channels[0]
 
-    return until(lambda: (now := made()).state is ChannelState.DOWN and now, made)
+    return until(
+        lambda: (now := channel_report()).state is ChannelState.DOWN and now, channel_report
+    )
 
 
 def test_batches_next_to_another_channel_give_the_same_as_single_packets(day):
@@ -232,9 +240,9 @@ def test_batches_next_to_another_channel_give_the_same_as_single_packets(day):
         channels=(ChannelSettings(52, ("A",)), *config.channels),
         lines=(*silent, *config.lines),
     )
-    one_by_one, at_once = Heard(), Heard()
+    one_by_one, at_once = EventRecorder(), EventRecorder()
     with running(config, one_by_one) as handler, running(beside) as other, running(config) as deaf:
-        other.call(lambda feed: feed.add_listener(at_once, singly=False))
+        other.call(lambda own_handler: own_handler.add_listener(at_once, singly=False))
         replayer(folder, targets, speed=10.0).run()
         settled(handler, packets_of(summary))
         every = handler, other, deaf
@@ -246,11 +254,13 @@ def test_batches_next_to_another_channel_give_the_same_as_single_packets(day):
             ),
             lambda: [(delivered(each), each.call(statistics)) for each in every],
         )
-        pumped = deaf.call(lambda feed: feed.channels[NUMBER].channel.fast_path_packets)
+        pumped = deaf.call(
+            lambda own_handler: own_handler.channels[NUMBER].channel.fast_path_packets
+        )
     # Snapshots may arrive at another time: the events of the incremental stream are the same.
     first, second = (
-        [replace(each, received_ns=0) for each in heard.events if is_of_market(each)]
-        for heard in (one_by_one, at_once)
+        [replace(each, received_ns=0) for each in recorder.events if is_of_market(each)]
+        for recorder in (one_by_one, at_once)
     )
     assert len(first) > 1000
     assert first == second
@@ -267,7 +277,7 @@ def is_of_market(event):
 
 
 def delivered(handler):
-    return handler.call(lambda asked: asked.channels[NUMBER].channel.counters.delivered)
+    return handler.call(lambda own_handler: own_handler.channels[NUMBER].channel.counters.delivered)
 
 
 def statistics(handler):
@@ -372,7 +382,7 @@ def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
         handler.call(slow.refresh)
         missed, *fresh = slow.take()
         found = handler.call(books_of)
-        heard = quick.take()
+        received = quick.take()
     assert isinstance(missed, ItemsMissed)
     assert missed.count == slow.missed > 1000
     assert not slow.overflowed
@@ -381,9 +391,11 @@ def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
     for each in fresh:
         assert isinstance(each, BookRefresh)
         assert list(each.book.bids) == found[each.security_id][0][:5]
-    assert heard
-    assert all(isinstance(each, LiveEvent) and each.symbol == "PETR4" for each in heard)
-    assert heard[-1].book.bids == next(each.book.bids for each in fresh if each.symbol == "PETR4")
+    assert received
+    assert all(isinstance(each, LiveEvent) and each.symbol == "PETR4" for each in received)
+    assert received[-1].book.bids == next(
+        each.book.bids for each in fresh if each.symbol == "PETR4"
+    )
 
 
 def test_fresh_books_always_fit_and_losses_are_never_forgotten(day):
@@ -424,10 +436,10 @@ def test_metrics_health_and_readiness_are_served(day):
         assert get("/health")[0] == 200
         replayer(folder, targets, speed=40.0).run()
         made = settled(handler, packets_of(summary))
-        status, told = get("/ready")
+        status, body = get("/ready")
         text = get("/metrics")[1]
         server.close()
-    state = told.split(": ")[1]
+    state = body.split(": ")[1]
     assert state in ("live", "healing")
     assert (status == 200) == (state == "live")
     assert f'pregao_channel_messages_total{{channel="51"}} {summary.messages}' in text

@@ -14,7 +14,7 @@ from pregao.live import FeedHandler, Line, LiveConfig, metrics_text, report
 from pregao.live.config import STREAMS
 from pregao.live.packet_failures import LOG_INTERVAL_NS, MAX_LOGGED_BYTES, FailureLog
 from pregao.net.addresses import Address
-from tests.feed.channel_days import CHANNEL, Faults, arrivals, content, made_day
+from tests.feed.channel_days import CHANNEL, Faults, arrivals, content, simulated_day
 from tests.feed.test_feed_fastpath import datagrams
 from tests.live.live_support import running
 from tests.net.net_support import free_port
@@ -47,7 +47,7 @@ def test_a_heartbeat_without_a_block_is_counted_on_every_stream(compiled):
 
 @pytest.fixture(scope="module")
 def day():
-    return made_day(4, seconds=2, rate=60.0)
+    return simulated_day(4, seconds=2, rate=60.0)
 
 
 def failing(method, at):
@@ -102,16 +102,16 @@ def test_a_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
     monkeypatch.setattr(owner, name, failing(getattr(owner, name), at))
     found, _, joined_ns = arrivals(day, Faults(), 1)
     handler = FeedHandler(at_free_ports(CHANNEL), compiled=compiled, clock=lambda: joined_ns)
-    heard = Heard()
-    handler.add_listener(heard)
+    counter = EventCounter()
+    handler.add_listener(counter)
     try:
         channel = bring(handler, found)
         made = handler.call(report)
     finally:
         handler._close()
     assert f'pregao_channel_failures_total{{channel="{CHANNEL}"}} 1' in metrics_text(made)
-    assert heard.kinds[GapFound] == 1
-    assert heard.kinds[BookUnconfirmed] >= len(day.books)
+    assert counter.kinds[GapFound] == 1
+    assert counter.kinds[BookUnconfirmed] >= len(day.books)
     assert made.ready
     for security_id in day.books:
         assert channel.book(security_id).trusted
@@ -121,7 +121,7 @@ def test_a_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
     assert ("Packet of" in record.getMessage()) is bytes_of
 
 
-class Heard:
+class EventCounter:
     """Counts the events of a handler."""
 
     def __init__(self):

@@ -17,7 +17,7 @@ from tests.waiting import until
 
 
 class Running:
-    """The command, and what it said last about itself."""
+    """The command and its last report."""
 
     def __init__(self, config, lake):
         root = Path(__file__).parents[2]
@@ -53,10 +53,10 @@ class Running:
         self.process.send_signal(number)
         code = self.process.wait(90)
         self._reading.join()
-        told = self.process.stderr.read()
+        errors = self.process.stderr.read()
         self.process.stdout.close()
         self.process.stderr.close()
-        return code, told
+        return code, errors
 
 
 def test_recorded_packets_are_in_the_lake_once_across_a_kill_and_a_stop(tmp_path):
@@ -80,8 +80,8 @@ def test_recorded_packets_are_in_the_lake_once_across_a_kill_and_a_stop(tmp_path
     second.until(0)
     sent = replayer(day, targets, speed=40.0).run()
     second.until(sent.packets)
-    code, told = second.end(signal.SIGINT)
-    assert (code, told) == (0, "")
+    code, errors = second.end(signal.SIGINT)
+    assert (code, errors) == (0, "")
 
     spool = tmp_path / "lake-spool"
     found = [len(list(datagrams(read_packets(each)))) for each in sorted(spool.iterdir())]

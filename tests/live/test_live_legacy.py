@@ -48,7 +48,7 @@ def followed_at(legacy=FEED, reorder_ns=5 * SECOND):
     return LiveConfig((channel,), tuple(lines)), targets
 
 
-class Heard:
+class EventRecorder:
     """Keeps the events."""
 
     def __init__(self):
@@ -78,8 +78,8 @@ def test_books_and_trades_are_the_exchanges(tmp_path, kind, lost):
     config, targets = followed_at(LegacyFeed(market_depth=depth), wait)
     captures = sorted(folder.glob(f"{NUMBER:03d}_Legacy_*.pcap"))
     sent = sum(len(captured(path)) for path in captures if "Incremental" in path.name)
-    heard = Heard()
-    with running(config, heard) as handler:
+    recorder = EventRecorder()
+    with running(config, recorder) as handler:
         # Sending times are in the messages: they must stay unchanged.
         Replayer(captures, targets, speed=ReplaySpeed(10.0), interface=LO, rewrite_times=True).run()
         made = settled(handler, sent)
@@ -92,18 +92,18 @@ def test_books_and_trades_are_the_exchanges(tmp_path, kind, lost):
                 assert shown(handler, security_id) == tuple(side[:depth] for side in expected)
                 trusted += 1
         assert trusted >= (1 if lost else len(true_books(folder)))
-        assert bool(heard.of(GapFound)) == bool(lost)
+        assert bool(recorder.of(GapFound)) == bool(lost)
         if not lost:
             assert made.channels[0].state is ChannelState.LIVE
-            assert heard.of(Synchronized)
-    told = [event.trade_id for event in heard.of(TradeDone)]
+            assert recorder.of(Synchronized)
+    trades = [event.trade_id for event in recorder.of(TradeDone)]
     truth = [
         line["trade_id"]
         for line in json_lines(folder / "truth/trades.jsonl")
         if line["channel"] == NUMBER and line["action"] == "NEW"
     ]
-    assert told == truth if not lost else set(told) <= set(truth)
-    assert heard.of(BookChanged)
+    assert trades == truth if not lost else set(trades) <= set(truth)
+    assert recorder.of(BookChanged)
 
 
 def test_a_configuration_names_the_feed_and_its_platform():

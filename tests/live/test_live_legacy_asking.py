@@ -77,7 +77,7 @@ class Publishing:
         return [(each.price, each.size, each.secondary_order_id) for each in entries]
 
 
-def lines_here():
+def local_lines():
     """The lines of a channel at ports of this machine."""
     wanted = [(Stream.INCREMENTAL, "A"), (Stream.INCREMENTAL, "B"), (Stream.SNAPSHOT, "A"),
               (Stream.DEFINITION, "A")]  # fmt: skip
@@ -98,12 +98,12 @@ def serving(store, port, cut_after=None):
     loop, ready = asyncio.new_event_loop(), threading.Event()
     cuts = [cut_after] if cut_after else []
 
-    async def forward(reader, writer, most=None):
+    async def forward(reader, writer, max_bytes=None):
         try:
-            while data := await reader.read(512 if most else 1 << 16):
+            while data := await reader.read(512 if max_bytes else 1 << 16):
                 writer.write(data)
                 await writer.drain()
-                if most is not None and (most := most - len(data)) <= 0:
+                if max_bytes is not None and (max_bytes := max_bytes - len(data)) <= 0:
                     break
         except ConnectionError:
             pass
@@ -114,9 +114,9 @@ def serving(store, port, cut_after=None):
         async with recovery_server(HOST, 0, SERVER, store) as inner:
 
             async def joined(reader, writer):
-                most = cuts.pop() if cuts else None
+                max_bytes = cuts.pop() if cuts else None
                 far_reader, far_writer = await asyncio.open_connection(HOST, inner)
-                back = asyncio.create_task(forward(far_reader, writer, most))
+                back = asyncio.create_task(forward(far_reader, writer, max_bytes))
                 await forward(reader, far_writer)
                 await back
 
@@ -155,7 +155,7 @@ def connected(handler):
     until(lambda: handler.call(lambda own: all(each.connected for each in own._askers)))
 
 
-class Heard:
+class GapRecorder:
     def __init__(self):
         self.gaps = []
 
@@ -164,9 +164,9 @@ class Heard:
 
 
 @contextmanager
-def handled(config, heard):
+def handled(config, recorder):
     handler = FeedHandler(config)
-    handler.add_listener(heard)
+    handler.add_listener(recorder)
     handler.start()
     try:
         yield handler
@@ -186,10 +186,10 @@ def assert_same_books(handler, published):
 
 
 def test_002_6_2_messages_lost_on_both_feeds_are_requested_and_no_snapshot_is_needed():
-    lines, port = lines_here(), free_port()
-    published, heard = Publishing(lines), Heard()
+    lines, port = local_lines(), free_port()
+    published, recorder = Publishing(lines), GapRecorder()
     # Feed A's gateway does not answer: the other one is asked.
-    with serving(published.store, port), handled(config_of(lines, 1, port), heard) as handler:
+    with serving(published.store, port), handled(config_of(lines, 1, port), recorder) as handler:
         connected(handler)
         for _ in range(120):
             published.trade(0.15)
@@ -204,16 +204,16 @@ def test_002_6_2_messages_lost_on_both_feeds_are_requested_and_no_snapshot_is_ne
         assert counters["snapshots"] == 0
         assert_same_books(handler, published)
     published.socket.close()
-    assert not heard.gaps
+    assert not recorder.gaps
 
 
 def test_002_6_2_a_connection_that_breaks_during_an_answer_is_reopened():
-    lines, port = lines_here(), free_port()
-    published, heard = Publishing(lines), Heard()
+    lines, port = local_lines(), free_port()
+    published, recorder = Publishing(lines), GapRecorder()
     config = config_of(lines, port, reorder_ns=20 * SECOND)
     with (
         serving(published.store, port, cut_after=1200) as cuts,
-        handled(config, heard) as handler,
+        handled(config, recorder) as handler,
     ):
         connected(handler)
         published.trade()
@@ -227,13 +227,13 @@ def test_002_6_2_a_connection_that_breaks_during_an_answer_is_reopened():
         assert counters["recovered_messages"] == published.lost
         assert_same_books(handler, published)
     published.socket.close()
-    assert not heard.gaps
+    assert not recorder.gaps
 
 
 def test_without_a_gateway_nothing_is_waited_for_longer():
-    lines = lines_here()
-    published, heard = Publishing(lines), Heard()
-    with handled(config_of(lines, 1), heard) as handler:
+    lines = local_lines()
+    published, recorder = Publishing(lines), GapRecorder()
+    with handled(config_of(lines, 1), recorder) as handler:
         published.trade()
         published.trade(1.0)
         published.trade()
@@ -241,13 +241,13 @@ def test_without_a_gateway_nothing_is_waited_for_longer():
         assert counters["lost_packets"] == published.lost > 0
         assert counters["recovered_messages"] == 0
     published.socket.close()
-    assert heard.gaps
+    assert recorder.gaps
 
 
 def test_messages_that_the_gateway_no_longer_has_are_abandoned():
-    lines, port = lines_here(), free_port()
-    published, heard = Publishing(lines), Heard()
-    with serving(published.store, port), handled(config_of(lines, port), heard) as handler:
+    lines, port = local_lines(), free_port()
+    published, recorder = Publishing(lines), GapRecorder()
+    with serving(published.store, port), handled(config_of(lines, port), recorder) as handler:
         connected(handler)
         published.trade()
         published.trade(1.0)
@@ -259,7 +259,7 @@ def test_messages_that_the_gateway_no_longer_has_are_abandoned():
 
 
 def test_the_configuration_names_gateways_and_clients():
-    lines = lines_here()
+    lines = local_lines()
     config = config_of(lines, 9620, 9621)
     table = {
         stream.value: {line.feed: str(line.address) for line in lines if line.stream is stream}

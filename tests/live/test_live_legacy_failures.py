@@ -27,13 +27,13 @@ from tests.live.test_live_hostile import failing
 from tests.live.test_live_legacy_asking import (
     CHANNEL,
     HOST,
-    Heard,
+    GapRecorder,
     Publishing,
     assert_same_books,
     config_of,
     connected,
     handled,
-    lines_here,
+    local_lines,
     serving,
 )
 from tests.net.net_support import free_port
@@ -116,10 +116,10 @@ def test_a_legacy_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
     monkeypatch.setattr(
         LegacyStreamFollower, name, failing_midway(getattr(LegacyStreamFollower, name), at)
     )
-    start_ns, heard = 1_800_000_000 * SECOND, Heard()
+    start_ns, recorder = 1_800_000_000 * SECOND, GapRecorder()
     settings = ChannelSettings(CHANNEL, legacy=LegacyFeed(), from_the_start=True)
-    handler = FeedHandler(LiveConfig((settings,), lines_here()), clock=lambda: start_ns)
-    handler.add_listener(heard)
+    handler = FeedHandler(LiveConfig((settings,), local_lines()), clock=lambda: start_ns)
+    handler.add_listener(recorder)
     market = Market(handler, start_ns)
     try:
         for _ in range(80):
@@ -131,7 +131,7 @@ def test_a_legacy_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
     assert made.counters["failures"] == 1
     assert made.state is ChannelState.LIVE
     assert made.instruments == 2
-    assert [gap.last for gap in heard.gaps] == gaps
+    assert [gap.last for gap in recorder.gaps] == gaps
     (record,) = caplog.records
     assert "ZeroDivisionError: 'of this test'" in record.getMessage()
     assert "Packet of" in record.getMessage()
@@ -144,10 +144,10 @@ def test_an_answer_of_the_recovery_port_that_fails_ends_the_connection_alone(
     monkeypatch, caplog, owner, name
 ):
     monkeypatch.setattr(legacy_recovery_requests, "AGAIN_S", 0.01)
-    lines, port = lines_here(), free_port()
-    published, heard = Publishing(lines), Heard()
+    lines, port = local_lines(), free_port()
+    published, recorder = Publishing(lines), GapRecorder()
     loops = {line.stream: line.address for line in lines if line.stream is not Stream.INCREMENTAL}
-    with serving(published.store, port), handled(config_of(lines, port), heard) as handler:
+    with serving(published.store, port), handled(config_of(lines, port), recorder) as handler:
         connected(handler)
         published.trade()
         first = handler.call(lambda own: own._askers[0]._connection)

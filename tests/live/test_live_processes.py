@@ -61,12 +61,12 @@ def test_channels_are_followed_in_workers_and_answer_together(day):
     assert [[each.number for each in group.channels] for group in groups] == [[NUMBER], [52]]
     processes = FeedProcesses(groups)
     try:
-        heard = processes.subscribe(depth=1)
+        subscription = processes.subscribe(depth=1)
         replayer(folder, targets).run()
         found = []
 
         def received():
-            found.extend(heard.take())
+            found.extend(subscription.take())
             made = processes.call(report)
             return made.channels[0].counters["packets"] > 100 and made
 
@@ -74,15 +74,15 @@ def test_channels_are_followed_in_workers_and_answer_together(day):
         assert [each.number for each in made.channels] == [NUMBER, 52]
         assert made.channels[0].counters["packets"] > 100
         assert made.channels[1].counters["packets"] == 0
-        found += heard.take()
+        found += subscription.take()
         assert any(isinstance(each, LiveEvent) for each in found)
         assert all(isinstance(each, LiveEvent | BookRefresh) for each in found)
         other = processes.subscribe(depth=1)
         assert other.take()
         assert processes.call(subscriptions) == [2, 2]
-        heard.close()
-        heard.close()
-        assert heard.take() == []
+        subscription.close()
+        subscription.close()
+        assert subscription.take() == []
         assert processes.call(subscriptions) == [1, 1]
         other.close()
         assert processes.call(subscriptions) == [0, 0]
@@ -104,12 +104,12 @@ def test_network_errors_of_a_worker_process_are_reported_immediately():
 def test_a_configuration_assigns_channels_to_processes():
     config = with_another(followed_at()[0])
     assert len(config.groups()) == 1
-    apart = replace(config, processes={52: "other"})
-    assert [[each.number for each in group.channels] for group in apart.groups()] == [
+    separate = replace(config, processes={52: "other"})
+    assert [[each.number for each in group.channels] for group in separate.groups()] == [
         [NUMBER],
         [52],
     ]
-    assert len(apart.groups(1)) == 1
-    assert len(apart.groups(9)) == 2
+    assert len(separate.groups(1)) == 1
+    assert len(separate.groups(9)) == 2
     with pytest.raises(UsageError, match="no channels to follow"):
         FeedProcesses([])

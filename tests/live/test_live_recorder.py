@@ -165,8 +165,8 @@ def run(program, folder):
 
 def test_a_full_disk_is_a_one_line_error_and_leaves_complete_records(tmp_path):
     done = run(FULL, tmp_path)
-    told, _ = done.communicate(timeout=60)
-    assert "cannot be written: File too large" in told
+    errors, _ = done.communicate(timeout=60)
+    assert "cannot be written: File too large" in errors
     assert len(recorded(tmp_path)) == 7
 
 
@@ -179,7 +179,7 @@ def test_a_recorder_that_is_killed_leaves_complete_records_in_order(tmp_path):
         running.communicate()
     recorder(tmp_path).close()  # cuts off what the last kill left
     numbers = [int(each.payload[:6]) for each in recorded(tmp_path)]
-    starts = [place for place, number in enumerate(numbers) if number == 0]
+    starts = [index for index, number in enumerate(numbers) if number == 0]
     assert len(starts) == 3
     for begin, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
         assert numbers[begin:end] == list(range(end - begin))

@@ -41,7 +41,7 @@ packets = st.lists(
 @given(st.lists(packets, min_size=1, max_size=4))
 def test_captures_are_merged_by_time_and_each_keeps_its_order(tmp_path_factory, files):
     folder = tmp_path_factory.mktemp("captures")
-    names = [capture(folder / f"{place}.pcap", file) for place, file in enumerate(files)]
+    names = [capture(folder / f"{index}.pcap", file) for index, file in enumerate(files)]
     lines = LineTable()
     found = []
     for stretch in merged(names, lines):
@@ -54,10 +54,10 @@ def test_captures_are_merged_by_time_and_each_keeps_its_order(tmp_path_factory, 
             strict=True,
         )
     expected = []
-    for place, file in enumerate(files):
+    for index, file in enumerate(files):
         due = np.maximum.accumulate([each[0] for each in file]).tolist() if file else []
         expected += [
-            (when, place, at, where, payload)
+            (when, index, at, where, payload)
             for at, (when, (_, where, payload)) in enumerate(zip(due, file, strict=True))
         ]
     expected.sort(key=lambda each: each[:3])

@@ -11,7 +11,7 @@ from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.feed.channel.settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
 from pregao.live.config import STREAMS
-from tests.feed.channel_days import CHANNEL, made_day
+from tests.feed.channel_days import CHANNEL, simulated_day
 from tests.live.test_live_hostile import NO_BLOCK
 from tests.net.net_support import free_group
 from tests.waiting import until
@@ -22,7 +22,7 @@ SENT = 3
 
 @pytest.fixture(scope="module")
 def day():
-    return made_day(3, seconds=2, rate=60.0)
+    return simulated_day(3, seconds=2, rate=60.0)
 
 
 def capture(path, packets):
@@ -61,8 +61,8 @@ def test_a_heartbeat_without_a_block_ends_no_worker_process():
     processes = FeedProcesses(LiveConfig(settings, lines).groups(2))
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
-            here = socket.inet_aton("127.0.0.1")
-            sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, here)
+            loopback = socket.inet_aton("127.0.0.1")
+            sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, loopback)
             for line in lines:
                 for _ in range(SENT):
                     sending.sendto(NO_BLOCK, (line.address.host, line.address.port))

@@ -29,7 +29,7 @@ def server():
     made.close()
 
 
-def asked(server, method, path):
+def response_of(server, method, path):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request(method, path)
@@ -53,20 +53,20 @@ def raw(server, request):
 
 
 def test_pages_are_answered(server):
-    assert asked(server, "GET", "/health") == (200, "well\n")
-    assert asked(server, "GET", "/health?verbose=1") == (200, "well\n")
-    assert asked(server, "GET", "/ready") == (503, "not yet\n")
+    assert response_of(server, "GET", "/health") == (200, "well\n")
+    assert response_of(server, "GET", "/health?verbose=1") == (200, "well\n")
+    assert response_of(server, "GET", "/ready") == (503, "not yet\n")
 
 
 def test_other_requests_are_refused_and_the_next_one_is_answered(server):
-    assert asked(server, "GET", "/")[0] == 404
-    assert "/health /large /ready" in asked(server, "GET", "/x")[1]
-    assert asked(server, "POST", "/health")[0] == 405
+    assert response_of(server, "GET", "/")[0] == 404
+    assert "/health /large /ready" in response_of(server, "GET", "/x")[1]
+    assert response_of(server, "POST", "/health")[0] == 405
     assert raw(server, b"hello\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     assert raw(server, b"GET /" + b"x" * 20_000 + b"\r\n").startswith(b"HTTP/1.1 431 ")
     with socket.create_connection(("127.0.0.1", server.port), timeout=60):
         pass  # gone without a word
-    assert asked(server, "GET", "/health") == (200, "well\n")
+    assert response_of(server, "GET", "/health") == (200, "well\n")
 
 
 def test_a_port_in_use_is_a_one_line_error(server):
@@ -107,9 +107,9 @@ def test_a_peer_that_does_not_read_is_abandoned(server):
 
 
 def test_an_error_of_ours_is_an_answer_and_is_logged(server, caplog):
-    assert asked(server, "GET", "/fails") == (500, "internal error; see the log\n")
+    assert response_of(server, "GET", "/fails") == (500, "internal error; see the log\n")
     assert caplog.records[-1].exc_info[0] is KeyError
-    assert asked(server, "GET", "/health") == (200, "well\n")
+    assert response_of(server, "GET", "/health") == (200, "well\n")
 
 
 def test_a_server_that_does_not_start_in_time_is_an_error(monkeypatch):

@@ -40,19 +40,19 @@ def until_stamped(sender, receiver):
     The kernel begins with it some time after it was asked to, which on a busy machine may be long:
     what comes before is stamped when it is read.
     """
-    asked = 0
+    count = 0
 
     def stamped():
-        nonlocal asked
+        nonlocal count
         sender.send_all(*block([b"?"], [0]))
         sent = time.time_ns()
         time.sleep(0.002)
-        asked += 1
+        count += 1
         ((_, _, stamp),) = received(receiver, 1)
         return stamp <= sent
 
     until(stamped)
-    return asked
+    return count
 
 
 @BOTH
@@ -64,7 +64,7 @@ def test_everything_sent_arrives_in_order_with_the_kernels_time(receiver, many):
     payloads = [b"%d" % number * (1 + number % 40) for number in range(1500)]
     found = []
     with Sender(groups, interface=LO, compiled=many) as sender:
-        asked = until_stamped(sender, receiver)
+        sent_before = until_stamped(sender, receiver)
         before = time.time_ns()
         # A kernel that is busy elsewhere keeps some hundred packets and drops the others.
         for at in range(0, 1500, 150):
@@ -79,8 +79,8 @@ def test_everything_sent_arrives_in_order_with_the_kernels_time(receiver, many):
         assert before <= times[0]
         assert times[-1] <= after
     counts = [receiver.counts(line) for line in lines]
-    assert [each.packets for each in counts] == [750 + asked, 750]
-    assert sum(each.bytes for each in counts) == sum(map(len, payloads)) + asked
+    assert [each.packets for each in counts] == [750 + sent_before, 750]
+    assert sum(each.bytes for each in counts) == sum(map(len, payloads)) + sent_before
     assert not any(each.dropped or each.truncated for each in counts)
 
 
@@ -287,9 +287,9 @@ def test_groups_move_with_their_ports_and_machines_do_not():
 
 def test_a_small_buffer_is_reported_with_a_remedy(caplog):
     assert buffer_warning(1000, 1000) is None
-    told = buffer_warning(1 << 25, 1 << 22)
-    assert "4,194,304 bytes instead of 33,554,432" in told
-    assert "sysctl -w net.core.rmem_max=33554432" in told
+    warning = buffer_warning(1 << 25, 1 << 22)
+    assert "4,194,304 bytes instead of 33,554,432" in warning
+    assert "sysctl -w net.core.rmem_max=33554432" in warning
     with caplog.at_level(logging.WARNING):
         receive_socket(free_group(), interface=LO, buffer_bytes=1 << 16).close()
     assert caplog.messages == []

@@ -3,7 +3,7 @@
 import pytest
 
 from pregao.sbe import _kernels, _numpy_fallback
-from tests.architecture.kernel_pairs import use_twins
+from tests.architecture.kernel_pairs import use_fallback
 from tests.sbe import test_sbe_agreement as agreement
 from tests.sbe import test_sbe_properties as properties
 
@@ -11,9 +11,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True, scope="module")
-def twins():
+def numpy_fallback():
     with pytest.MonkeyPatch.context() as patch:
-        use_twins(patch, _kernels, _numpy_fallback)
+        use_fallback(patch, _kernels, _numpy_fallback)
         yield
 
 

@@ -177,13 +177,13 @@ def _model_facts(path: str, value: object) -> Iterator[str]:
     elif isinstance(value, tuple):
         yield f"{path} has {len(value)} entries"
         for index, each in enumerate(value):
-            place = _place(path, index, each)
-            yield from _model_facts(f"{path}[{place}]", each)
+            key = _key(path, index, each)
+            yield from _model_facts(f"{path}[{key}]", each)
     else:
         yield f"{path} = {value!r}"
 
 
-def _place(path: str, index: int, value: object) -> object:
+def _key(path: str, index: int, value: object) -> object:
     """Messages go by their id, values and flags by their name; all else by its order."""
     if path == "schema.messages":
         return getattr(value, "id", index)

@@ -293,14 +293,14 @@ def test_the_scale_of_a_price_belongs_to_its_type(protocol, name, scale):
         "Percentage",
     ],
 )
-def test_types_of_umdf_whose_null_is_zero(name):
+def test_types_of_umdf_with_null_zero(name):
     assert null_of(bundled("umdf"), name) == 0
 
 
 @pytest.mark.parametrize(
     "name", ["PriceOptional", "Fixed8", "PriceOffset8Optional", "QuantityOptional", "RatioQty"]
 )
-def test_types_of_umdf_whose_null_is_the_smallest_number(name):
+def test_types_of_umdf_with_the_minimum_as_null(name):
     assert null_of(bundled("umdf"), name) == -(2**63)
 
 
@@ -309,7 +309,7 @@ def test_null_of_an_optional_settlement_period_is_not_zero():
 
 
 @pytest.mark.parametrize(("protocol", "version"), EVERY)
-def test_every_message_and_most_fields_are_described(protocol, version):
+def test_every_message_and_nearly_every_field_is_described(protocol, version):
     schema = bundled(protocol, version)
     fields: list[Field | Group | Data] = []
     for message in schema.messages:

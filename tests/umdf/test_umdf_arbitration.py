@@ -175,17 +175,19 @@ def test_two_lossy_feeds_give_every_packet_once_in_order_and_report_the_rest(
     arbiter = Arbiter(max_wait_ns=200, feeds=feeds, reorder=1)
     outcomes = []
     for when, feed, (version, number, resets) in arrivals:
-        place = PacketKey(version, number)
-        outcomes += arbiter.accept(feed, place, when, place, resets=resets)
+        packet_key = PacketKey(version, number)
+        outcomes += arbiter.accept(feed, packet_key, when, packet_key, resets=resets)
     outcomes += arbiter.expire(10**9)
     outcomes += arbiter.expire(2 * 10**9)
     order = {(version, number): at for at, (version, number, _) in enumerate(stream)}
     found = delivered(outcomes)
-    assert [order[place] for place in found] == sorted({order[place] for place in found})
+    assert [order[packet_key] for packet_key in found] == sorted(
+        {order[packet_key] for packet_key in found}
+    )
     missing = {
-        (hole.sequence_version, number)
-        for hole in lost(outcomes)
-        for number in range(hole.first, (hole.last or count) + 1)
+        (gap.sequence_version, number)
+        for gap in lost(outcomes)
+        for number in range(gap.first, (gap.last or count) + 1)
     }
     came = {(version, number) for _, _, (version, number, _) in arrivals}
     assert set(found) | missing == set(order)

@@ -21,7 +21,7 @@ LATEST_NS = 70
 class Sent:
     """A packet that was sent, and the copies of it that arrived: feed and delay of each."""
 
-    place: PacketKey
+    packet_key: PacketKey
     resets: bool
     copies: tuple[tuple[int, int], ...]
 
@@ -66,26 +66,29 @@ def arrivals_of(sent):
 
 def arbitrated(arrivals, outside=None):
     """Result of the columns: the packets that count, in order."""
-    places = [packet.place for _, _, packet in arrivals]
-    versions, numbers = np.array(places, np.int64).T
+    packet_keys = [packet.packet_key for _, _, packet in arrivals]
+    versions, numbers = np.array(packet_keys, np.int64).T
     return arbitrate(
-        serial_of(versions, numbers, places[0].sequence_version),
+        serial_of(versions, numbers, packet_keys[0].sequence_version),
         np.array([time for time, _, _ in arrivals]),
         np.array([feed for _, feed, _ in arrivals]),
         outside,
     )
 
 
-def holes_of(packets):
+def gaps_between(packets):
     """Gaps between packets in order; the end of a version is unknown."""
     for before, packet in itertools.pairwise(packets):
-        version, expected = packet.place.sequence_version, before.place.sequence_number + 1
-        if version != before.place.sequence_version:
+        version, expected = (
+            packet.packet_key.sequence_version,
+            before.packet_key.sequence_number + 1,
+        )
+        if version != before.packet_key.sequence_version:
             if not before.resets:
-                yield PacketsLost(before.place.sequence_version, expected, None)
+                yield PacketsLost(before.packet_key.sequence_version, expected, None)
             expected = 1
-        if packet.place.sequence_number > expected:
-            yield PacketsLost(version, expected, packet.place.sequence_number - 1)
+        if packet.packet_key.sequence_number > expected:
+            yield PacketsLost(version, expected, packet.packet_key.sequence_number - 1)
 
 
 @settings(max_examples=300, deadline=None)
@@ -97,7 +100,7 @@ def test_the_machine_and_the_columns_agree(first, joined, runs):
     machine = Arbiter(max_wait_ns=LATEST_NS + 1)
     outcomes = []
     for at, (time, feed, packet) in enumerate(arrivals):
-        outcomes += machine.accept(FEEDS[feed], packet.place, time, at, resets=packet.resets)
+        outcomes += machine.accept(FEEDS[feed], packet.packet_key, time, at, resets=packet.resets)
     outcomes += machine.expire(10**9)
     delivered = [one.item for one in outcomes if isinstance(one, PacketDelivered)]
     assert delivered == columns.order.tolist()
@@ -112,29 +115,31 @@ def test_the_machine_and_the_columns_agree(first, joined, runs):
     for at in doubles:
         time, feed, packet = arrivals[at]
         leader = arrivals[columns.leader[at]]
-        told = PacketDuplicate(packet.place, FEEDS[feed], FEEDS[leader[1]], time - leader[0])
-        assert told in again[packet.place]
+        duplicate = PacketDuplicate(
+            packet.packet_key, FEEDS[feed], FEEDS[leader[1]], time - leader[0]
+        )
+        assert duplicate in again[packet.packet_key]
         assert columns.difference_ns[at] == NO_OTHER
     for at in delivered:
         assert columns.leader[at] == at
         later = [
             one.difference_ns
-            for one in again.get(arrivals[at][2].place, ())
+            for one in again.get(arrivals[at][2].packet_key, ())
             if one.feed != one.first_feed
         ]
         assert columns.difference_ns[at] == (later[0] if later else NO_OTHER)
 
-    holes = [one for one in outcomes if isinstance(one, PacketsLost)]
-    assert holes == list(holes_of([arrivals[at][2] for at in delivered]))
-    assert len(outcomes) == len(delivered) + len(doubles) + len(holes)  # nothing came too late
+    gaps = [one for one in outcomes if isinstance(one, PacketsLost)]
+    assert gaps == list(gaps_between([arrivals[at][2] for at in delivered]))
+    assert len(outcomes) == len(delivered) + len(doubles) + len(gaps)  # nothing came too late
     assert columns.nothing_twice == (not doubles)
 
 
 @given(st.integers(1, LAST_SEQUENCE_VERSION), RUNS)
 def test_the_order_is_that_of_the_sequence(first, runs):
     arrivals = arrivals_of(stream_of(first, 1, runs))
-    places = [arrivals[at][2].place for at in arbitrated(arrivals).order]
-    for one, other in itertools.pairwise(places):
+    packet_keys = [arrivals[at][2].packet_key for at in arbitrated(arrivals).order]
+    for one, other in itertools.pairwise(packet_keys):
         if one.sequence_version == other.sequence_version:
             assert one.sequence_number < other.sequence_number
         else:
@@ -163,8 +168,8 @@ def test_a_packet_from_outside_counts_only_if_no_other_has_its_key(first, runs, 
     found = arbitrated(arrivals, outside)
     copies = {}
     for at, (_, _, packet) in enumerate(arrivals):
-        copies.setdefault(packet.place, []).append(at)
-    for places in copies.values():
-        leader = min(places, key=lambda at: (outside[at], at))
-        assert found.leader[places].tolist() == [leader] * len(places)
-        assert [at for at in places if found.first[at]] == [leader]
+        copies.setdefault(packet.packet_key, []).append(at)
+    for indexes in copies.values():
+        leader = min(indexes, key=lambda at: (outside[at], at))
+        assert found.leader[indexes].tolist() == [leader] * len(indexes)
+        assert [at for at in indexes if found.first[at]] == [leader]

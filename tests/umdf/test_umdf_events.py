@@ -65,15 +65,15 @@ def one_by_one(payloads):
     """The events of one channel's packets as the machine numbers them."""
     machine, decoder, found = EventNumbers(), PacketDecoder(), []
     for packet, payload in enumerate(payloads):
-        place = PacketKey(*decoder.decode(payload).header[1:3])
+        packet_key = PacketKey(*decoder.decode(payload).header[1:3])
         for frame in frames(payload):
             flags = flags_of(payload, frame, decoder)
-            event = machine.number(place, frame.index_in_packet, frame.template_id, flags)
+            event = machine.number(packet_key, frame.index_in_packet, frame.template_id, flags)
             found.append((packet, frame.index_in_packet, event))
     return found
 
 
-def message_of(template, flags, version, said, cut):
+def message_of(template, flags, version, stated_version, cut):
     """A message with these flags, if any, that states a version.
 
     ``cut`` is the block length in its header, which may exceed its end.
@@ -81,13 +81,13 @@ def message_of(template, flags, version, said, cut):
     schema = bundled("umdf", version)
     known = schema.by_id.get(template)
     if known is None:
-        return MESSAGE_HEADER.pack(8, template, schema.id, said) + bytes(8)
+        return MESSAGE_HEADER.pack(8, template, schema.id, stated_version) + bytes(8)
     fields = {} if flags_at(known) is None else {"matchEventIndicator": flags}
     encoded = MessageCodec(schema, known).packer(*fields)(*fields.values())
     block, *rest, _ = MESSAGE_HEADER.unpack_from(encoded)
     kept = block if cut is None else cut
     body = encoded[MESSAGE_HEADER_SIZE:]
-    return MESSAGE_HEADER.pack(kept, *rest, said) + (body if cut is None else body[:kept])
+    return MESSAGE_HEADER.pack(kept, *rest, stated_version) + (body if cut is None else body[:kept])
 
 
 MESSAGES = st.builds(
@@ -171,8 +171,8 @@ def test_decoded_messages_have_the_same_flags(version):
     decoder = PacketDecoder()
     for payload in simulated(version)[:200]:
         for outcome in decoder.decode(payload).outcomes:
-            told = outcome.decoded.values.get("matchEventIndicator")
-            assert told == flags_of(payload, outcome.frame, decoder)
+            flags = outcome.decoded.values.get("matchEventIndicator")
+            assert flags == flags_of(payload, outcome.frame, decoder)
 
 
 def test_an_event_begins_after_the_end_of_another():
@@ -187,11 +187,11 @@ def test_an_event_begins_after_the_end_of_another():
     assert numbered == [first, first, second, second]
 
 
-@pytest.mark.parametrize("place", [PacketKey(1, 7), PacketKey(2, 1), PacketKey(2, 6)])
-def test_an_event_begins_after_a_gap(place):
+@pytest.mark.parametrize("packet_key", [PacketKey(1, 7), PacketKey(2, 1), PacketKey(2, 6)])
+def test_an_event_begins_after_a_gap(packet_key):
     events = EventNumbers()
     events.number(PacketKey(1, 5), 0, ORDER, 0)
-    assert events.number(place, 0, ORDER, 0) == event_number(*place, 0)
+    assert events.number(packet_key, 0, ORDER, 0) == event_number(*packet_key, 0)
 
 
 def test_a_message_without_flags_ends_its_event_but_a_summary_never_does():
@@ -213,10 +213,10 @@ def test_a_message_without_flags_ends_its_event_but_a_summary_never_does():
         min_size=2,
     )
 )
-def test_event_keys_sort_like_their_messages(places):
+def test_event_keys_sort_like_their_messages(keys):
     """A packet of 64 kB has at most 5457 messages."""
-    numbers = [event_number(*place) for place in sorted(places)]
+    numbers = [event_number(*key) for key in sorted(keys)]
     assert numbers == sorted(numbers)
     assert all(one < other for one, other in pairwise(sorted(set(numbers))))
-    assert len(set(numbers)) == len(set(places))
+    assert len(set(numbers)) == len(set(keys))
     assert max(numbers) < np.iinfo(np.int64).max

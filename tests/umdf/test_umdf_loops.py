@@ -71,7 +71,7 @@ def test_7_1_a_loop_that_lacks_a_packet_is_not_complete(skip, reason):
     assert reason in loop.reason
 
 
-def test_7_1_an_instrument_whose_parts_all_came_is_complete_in_a_broken_loop():
+def test_7_1_an_instrument_with_all_its_parts_is_complete_in_a_broken_loop():
     loop = play(SnapshotLoop(), packets_of_7_1(), skip=(1, 4))
     assert {key: found.complete for key, found in loop.instruments.items()} == {
         1111: True,
@@ -92,7 +92,7 @@ def test_a_loop_that_began_before_we_listened_gives_way_to_the_next():
     assert loop.complete
 
 
-def test_a_stream_whose_versions_go_back_for_long_has_restarted():
+def test_a_stream_with_older_versions_for_long_has_restarted():
     loop = SnapshotLoop()
     play(loop, packets_of_7_1(), version=900)
     for number in range(1, MAX_OLDER_PACKETS + 1):
@@ -138,8 +138,8 @@ def test_7_2_a_header_is_read_from_its_message(version):
         values["lastSequenceVersion"] = 1234
     decoded = codec.decode(codec.encode("SnapshotFullRefresh_Header_30", values))
     found = SnapshotHeader.of(decoded.values)
-    told = 1234 if version >= 15 else None
-    assert found == SnapshotHeader(2222, 704, 2, 1, 2, 5, 8000, told)
+    expected = 1234 if version >= 15 else None
+    assert found == SnapshotHeader(2222, 704, 2, 1, 2, 5, 8000, expected)
     values["lastRptSeq"] = None
     empty = codec.decode(codec.encode("SnapshotFullRefresh_Header_30", values))
     assert SnapshotHeader.of(empty.values).last_rpt_seq is None
@@ -172,13 +172,13 @@ def test_a_loop_is_complete_exactly_if_every_packet_came_in_whatever_order(lost,
     assert loop.complete == (not lost)
 
 
-def definition_loop(total, numbers, *, version=3, tell=None):
+def definition_loop(total, numbers, *, version=3, stated_total=None):
     loop = DefinitionLoop()
     loop.packet(version - 1, 4)
     for number in numbers:
         loop.packet(version, number, resets=number == total + 1)
         if number <= total:
-            loop.definition(1000 + number, tell or total, f"definition {number}")
+            loop.definition(1000 + number, stated_total or total, f"definition {number}")
     return loop
 
 
@@ -188,7 +188,7 @@ def test_6_5_8_the_definition_loop_is_complete_when_every_instrument_came():
     assert list(loop.definitions) == [1001, 1002, 1003, 1004]
     assert not definition_loop(4, [1, 2, 4, 5]).complete
     assert "SequenceReset" in definition_loop(4, [1, 2, 3, 4]).reason
-    short = definition_loop(4, range(1, 6), tell=5)
+    short = definition_loop(4, range(1, 6), stated_total=5)
     assert short.reason == "4 of 5 definitions were received"
 
 

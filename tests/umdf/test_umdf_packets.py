@@ -114,33 +114,33 @@ def bulk_outcomes(packets, registry=None):
     lengths = np.array([len(p) for p in packets], np.int32)
     offsets = np.cumsum(lengths, dtype=np.int64) - lengths
     walked = walk(buffer, offsets, lengths)
-    said = {}
+    outcomes = {}
     for item in BulkDecoder(registry).decode(walked):
         match item:
             case DecodeReject():
                 key = (item.packet, item.index_in_packet)
                 start = int(offsets[item.packet])
-                said[key] = ("reject", item.start - start, item.end - start, item.reason)
+                outcomes[key] = ("reject", item.start - start, item.end - start, item.reason)
             case UnknownMessages():
                 for row in item.rows.tolist():
                     key = (int(walked.packet[row]), int(walked.index_in_packet[row]))
-                    said[key] = ("unknown", item.template_id)
+                    outcomes[key] = ("unknown", item.template_id)
             case MessageBatch():
                 rows = item.columns.to_pylist() or [{}] * len(item.rows)
                 for row, values in zip(item.rows.tolist(), rows, strict=True):
                     key = (int(walked.packet[row]), int(walked.index_in_packet[row]))
-                    said[key] = ("message", item.message.name, values)
-    return walked, said
+                    outcomes[key] = ("message", item.message.name, values)
+    return walked, outcomes
 
 
 def slow_outcomes(packets, registry=None):
     decoder = PacketDecoder(registry)
-    said, headers = {}, []
+    outcomes, headers = {}, []
     for number, payload in enumerate(packets):
         try:
             decoded = decoder.decode(payload)
         except DecodeError as error:
-            said[number, None] = ("reject", 0, len(payload), error.reason)
+            outcomes[number, None] = ("reject", 0, len(payload), error.reason)
             headers.append(None)
             continue
         headers.append(decoded.header)
@@ -150,14 +150,14 @@ def slow_outcomes(packets, registry=None):
             if outcome.decoded is not None:  # what messages carry and columns cannot hold
                 reason = beyond_columns(outcome.decoded.message, outcome.decoded.values)
             if reason:
-                said[number, index] = ("reject", outcome.position, outcome.end, reason)
+                outcomes[number, index] = ("reject", outcome.position, outcome.end, reason)
             elif outcome.decoded is None:
-                said[number, index] = ("unknown", outcome.frame.template_id)
+                outcomes[number, index] = ("unknown", outcome.frame.template_id)
             else:
                 message = outcome.decoded.message
                 row = shown(message, outcome.decoded.values)
-                said[number, index] = ("message", message.name, row)
-    return headers, said
+                outcomes[number, index] = ("message", message.name, row)
+    return headers, outcomes
 
 
 @settings(max_examples=60, deadline=None)
@@ -199,9 +199,9 @@ def test_more_kinds_than_the_kernel_distinguishes():
     for version in range(3000):
         messages.append(SEQUENCE[:6] + (version + 16).to_bytes(2, "little") + SEQUENCE[8:])
     packets = [packet(*messages[start : start + 50]) for start in range(0, 3000, 50)]
-    _, said = bulk_outcomes(packets)
-    assert len(said) == 3000
-    assert {outcome[0] for outcome in said.values()} == {"message"}
+    _, outcomes = bulk_outcomes(packets)
+    assert len(outcomes) == 3000
+    assert {outcome[0] for outcome in outcomes.values()} == {"message"}
 
 
 @settings(max_examples=300, deadline=None)
@@ -222,8 +222,8 @@ def test_a_number_that_columns_cannot_hold_is_read_one_by_one_and_rejected_in_bu
     payload = packet(pack(5, 2**63, ord("0"), 100), pack(5, 2**63 - 1, ord("0"), 100))
     first, second = PacketDecoder().decode(payload).messages
     assert (first["secondaryOrderID"], second["secondaryOrderID"]) == (2**63, 2**63 - 1)
-    _, said = bulk_outcomes([payload])
+    _, outcomes = bulk_outcomes([payload])
     limit = "a number above 9223372036854775807, the maximum of a column"
-    assert said[0, 0][0] == "reject"
-    assert said[0, 0][3] == f"secondaryOrderID: {limit}"
-    assert said[0, 1][2]["secondary_order_id"] == 2**63 - 1
+    assert outcomes[0, 0][0] == "reject"
+    assert outcomes[0, 0][3] == f"secondaryOrderID: {limit}"
+    assert outcomes[0, 1][2]["secondary_order_id"] == 2**63 - 1

@@ -216,12 +216,12 @@ def test_every_change_of_state_is_emitted_and_nothing_else(steps):
     for step in steps:
         match step:
             case ("group", group, value, event):
-                told = phases.group_phase(GroupKey(group), value, event)
+                changes = phases.group_phase(GroupKey(group), value, event)
             case ("status", security_id, value, event):
-                told = phases.security_status(security_id, value, event)
+                changes = phases.security_status(security_id, value, event)
             case (_, security_id, group):
-                told = phases.define(security_id, GroupKey(group))
-        for change in told:
+                changes = phases.define(security_id, GroupKey(group))
+        for change in changes:
             if isinstance(change, StatusChange):
                 assert known[change.security_id] is change.before
                 assert change.before is not change.now

@@ -35,7 +35,7 @@ def test_versions_come_round_from_65534_to_1():
 
 
 @given(old=st.integers(1, LAST_SEQUENCE_VERSION), steps=st.integers(-32_766, 32_766))
-def test_the_distance_of_versions_is_the_steps_taken(old, steps):
+def test_the_distance_of_versions_is_the_number_of_steps(old, steps):
     new = (old - 1 + steps) % LAST_SEQUENCE_VERSION + 1
     assert version_distance(old, new) == steps
 
@@ -43,8 +43,8 @@ def test_the_distance_of_versions_is_the_steps_taken(old, steps):
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 9)), st.tuples(st.integers(1, 5), st.integers(1, 9))
 )
-def test_a_snapshot_covers_everything_not_after_it(snapshot, place):
-    assert covers(PacketKey(*snapshot), PacketKey(*place)) == (place <= snapshot)
+def test_a_snapshot_covers_everything_not_after_it(snapshot, key):
+    assert covers(PacketKey(*snapshot), PacketKey(*key)) == (key <= snapshot)
 
 
 @given(st.integers(1, LAST_SEQUENCE_VERSION))
@@ -71,16 +71,16 @@ def test_kernels_know_how_versions_go_round(old, new):
     assert _sequencing_kernels.version_distance(old, new) == version_distance(old, new)
 
 
-@given(base=VERSIONS, places=st.lists(st.tuples(VERSIONS, NUMBERS)), kind=KINDS)
-def test_the_serials_of_columns_are_those_of_their_messages(base, places, kind):
-    versions = np.array([version for version, _ in places], kind)
-    numbers = np.array([number for _, number in places], np.int64)
+@given(base=VERSIONS, keys=st.lists(st.tuples(VERSIONS, NUMBERS)), kind=KINDS)
+def test_the_serials_of_columns_are_those_of_their_messages(base, keys, kind):
+    versions = np.array([version for version, _ in keys], kind)
+    numbers = np.array([number for _, number in keys], np.int64)
     serials = serial_of(versions, numbers, base)
     assert serials.dtype == np.int64
-    assert serials.tolist() == [PacketKey(*place).serial(base) for place in places]
-    assert [PacketKey.of_serial(serial, base) for serial in serials.tolist()] == places
+    assert serials.tolist() == [PacketKey(*key).serial(base) for key in keys]
+    assert [PacketKey.of_serial(serial, base) for serial in serials.tolist()] == keys
     found = keys_of_serials(serials, base)
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == places
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == keys
 
 
 @given(base=VERSIONS, version=VERSIONS, numbers=st.lists(NUMBERS, min_size=1), kind=KINDS)
@@ -98,13 +98,13 @@ def test_serials_of_one_version_too(base, version, numbers, kind):
 )
 def test_serials_sort_like_the_stream_also_where_versions_wrap_around(base, one, other):
     """Keys are given by their distance from the version that serials are counted from."""
-    places = [
+    keys = [
         PacketKey((base - 1 + steps) % LAST_SEQUENCE_VERSION + 1, number)
         for steps, number in (one, other)
     ]
-    first, second = (place.serial(base) for place in places)
-    assert (first < second) == (one < other) == precedes(*places)
-    assert (first <= second) == covers(places[1], places[0])
+    first, second = (key.serial(base) for key in keys)
+    assert (first < second) == (one < other) == precedes(*keys)
+    assert (first <= second) == covers(keys[1], keys[0])
 
 
 def test_the_first_packet_may_be_joined_midway():
@@ -195,7 +195,7 @@ def test_missing_numbers_are_those_not_received(numbers):
         assert sequence.accept(1, number).verdict is expected
         if number >= numbers[0]:
             seen.add(number)
-        missing = {number for hole in sequence.missing for number in hole}
+        missing = {number for gap in sequence.missing for number in gap}
         assert missing == set(range(min(seen), max(seen))) - seen
 
 

@@ -45,8 +45,8 @@ def test_streams_are_detected_from_all_packets_of_a_line():
         Stream.UNKNOWN,
     ]
     assert [account.heartbeats for account in accounts] == [0, 0, 1]
-    said = {Destination("233.252.14.3", 30001): Stream.DEFINITION}
-    assert surveyed([block], streams=said).line_accounts()[2].stream is Stream.DEFINITION
+    streams = {Destination("233.252.14.3", 30001): Stream.DEFINITION}
+    assert surveyed([block], streams=streams).line_accounts()[2].stream is Stream.DEFINITION
 
 
 def test_the_same_destination_is_one_line_in_all_captures():
@@ -169,9 +169,13 @@ def test_rejects_are_counted_by_reason_with_the_first_locations():
     assert any("older than 7" in reason for reason in rejects.reasons)
     assert len(rejects.first) == 4
     plain = PacketDecoder().decode(payloads[1]).outcomes[-1]
-    told = next(place for place in rejects.first if place.number == 2)
-    assert (told.position, told.byte, told.reason) == (124, plain.position, plain.reason)
-    assert str(told).startswith("day.pcap: packet 2 at byte 124, byte 16 of its payload: ")
+    location = next(each for each in rejects.first if each.number == 2)
+    assert (location.position, location.byte, location.reason) == (
+        124,
+        plain.position,
+        plain.reason,
+    )
+    assert str(location).startswith("day.pcap: packet 2 at byte 124, byte 16 of its payload: ")
 
 
 def test_a_thousand_rejects_keep_ten_locations():
@@ -188,7 +192,7 @@ def test_the_first_locations_are_the_first_in_the_captures():
     old = b"\0\0\2\0\2\0\x05\0"
     block = block_of([payload(n, (old,)) if n % 2 else b"short" for n in range(1, 31)])
     survey = surveyed([block, block])
-    assert [place.number for place in survey.rejects.first] == list(range(1, 11))
+    assert [each.number for each in survey.rejects.first] == list(range(1, 11))
 
 
 def test_reasons_without_number_are_counted_together():

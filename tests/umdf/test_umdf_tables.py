@@ -84,8 +84,8 @@ def test_dictionaries_only_grow():
     before, _ = decoded(schema, message, [bytes(body)])
     body[9] = 200  # mDUpdateAction
     unknown, _ = decoded(schema, message, [bytes(body)])
-    place = table.schema.get_field_index("md_update_action")
-    first, second, third = (table.fit(message, b, 1)[place] for b in (before, unknown, before))
+    index = table.schema.get_field_index("md_update_action")
+    first, second, third = (table.fit(message, b, 1)[index] for b in (before, unknown, before))
     assert (first.to_pylist(), second.to_pylist(), third.to_pylist()) == (["NEW"], ["200"], ["NEW"])
     names = second.dictionary.to_pylist()
     assert names[:-1] == first.dictionary.to_pylist()
@@ -111,19 +111,19 @@ def old_and_new(old, new, *, group=False):
 
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize(
-    ("old", "new", "apart"),
+    ("old", "new", "separate"),
     [
         ("int32", "int64", False),
         ("int64", "Decimal4", True),
         ("Decimal4", "Decimal8Required", True),
     ],
 )
-def test_a_field_of_another_type_in_an_older_version(old, new, apart, group):
+def test_a_field_of_another_type_in_an_older_version(old, new, separate, group):
     versions = old_and_new(old, new, group=group)
     table = TemplateTable(versions)
     kind = table.schema.field(0).type.value_type if group else table.schema
     names = [field.name for field in kind]
-    assert names == (["f", "f_v1"] if apart else ["f"])
+    assert names == (["f", "f_v1"] if separate else ["f"])
     for schema, message in versions:
         size = message.groups[0].block_length if group else message.block_length
         value = (5).to_bytes(size, "little")
@@ -133,7 +133,7 @@ def test_a_field_of_another_type_in_an_older_version(old, new, apart, group):
         fitted.validate(full=True)
         (row,) = fitted.to_pylist()
         row = row["g"][0] if group else row
-        shown_in = "f_v1" if apart and schema.version == 1 else "f"
+        shown_in = "f_v1" if separate and schema.version == 1 else "f"
         assert row.pop(shown_in) is not None
         assert not any(row.values())
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pregao.umdf import _kernels, _numpy_fallback
 from pregao.umdf.survey import _kernels as survey_kernels
 from pregao.umdf.survey import _numpy_fallback as survey_arrays
-from tests.architecture.kernel_pairs import use_twins
+from tests.architecture.kernel_pairs import use_fallback
 from tests.umdf import test_umdf_packets as packets
 from tests.umdf import test_umdf_survey as survey
 
@@ -18,11 +18,11 @@ HEADERS = (np.int16, np.int32, np.int64, np.int64)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def twins():
+def original_kernel():
     with pytest.MonkeyPatch.context() as patch:
         kernel = _kernels.read_headers
-        use_twins(patch, _kernels, _numpy_fallback)
-        use_twins(patch, survey_kernels, survey_arrays)
+        use_fallback(patch, _kernels, _numpy_fallback)
+        use_fallback(patch, survey_kernels, survey_arrays)
         yield kernel
 
 
@@ -38,18 +38,18 @@ def twins():
         survey.test_peaks_are_the_largest_counts_of_any_span,
     ],
 )
-def test_what_holds_for_the_kernel_holds_for_its_twin(agree):
+def test_what_holds_for_the_kernel_holds_for_its_fallback(agree):
     agree()
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=24), max_size=8))
-def test_headers_are_those_that_the_kernel_reads(twins, payloads):
+def test_headers_are_those_that_the_kernel_reads(original_kernel, payloads):
     lengths = np.array([len(each) for each in payloads], np.int32)
     offsets = np.cumsum(lengths, dtype=np.int64) - lengths
     buffer = np.frombuffer(b"".join(payloads) + bytes(16), np.uint8)
     found = []
-    for read in (twins, _numpy_fallback.read_headers):
+    for read in (original_kernel, _numpy_fallback.read_headers):
         columns = [np.empty(len(payloads), kind) for kind in HEADERS]
         read(buffer, offsets, lengths, *columns)
         found.append([column.tolist() for column in columns])

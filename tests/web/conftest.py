@@ -29,14 +29,14 @@ def lake(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def place(lake, tmp_path_factory):
+def lake_path(lake, tmp_path_factory):
     """Where the lake is."""
     return repr(lake).removeprefix("Lake('").removesuffix("')")
 
 
 @pytest.fixture(scope="session")
-def market(place):
-    return LakeMarket(place)
+def market(lake_path):
+    return LakeMarket(lake_path)
 
 
 @pytest.fixture(scope="session")

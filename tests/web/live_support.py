@@ -13,7 +13,7 @@ from pregao.web.live_market import LiveMarket
 from pregao.web.server import PageServer, live_application
 from tests.exchange.host_desk import Exchange, quiet_settings
 
-_PLACES = count()
+_PORT_RANGES = count()
 SESSION, FIRM, KEY = 100_000_004, 127, "123456789ABC"
 
 
@@ -22,7 +22,7 @@ def followed_settings():
     # Processes of one run have the same parent, and each another number.
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     process = (os.getppid() + worker) % 6
-    base = Address("127.0.0.1", 18_000 + process * 2_000 + next(_PLACES) % 4 * 500)
+    base = Address("127.0.0.1", 18_000 + process * 2_000 + next(_PORT_RANGES) % 4 * 500)
     return quiet_settings(feed="unicast", unicast=base)
 
 

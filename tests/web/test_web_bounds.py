@@ -158,12 +158,12 @@ def test_an_answer_may_take_longer_than_a_peer_may_wait():
         return "done"
 
     with served(answer("/api/slow", slow, Budget())) as page, ThreadPoolExecutor() as threads:
-        asked = threads.submit(get, page, "api/slow")
+        pending = threads.submit(get, page, "api/slow")
         assert begun.wait(PATIENCE_S)
         with opened(page) as idle:
             assert ended(idle) == b""  # which began later, and has waited too long by now
         go_on.set()
-        assert asked.result().json() == "done"
+        assert pending.result().json() == "done"
 
 
 def test_the_number_of_connections_is_limited():
@@ -192,7 +192,7 @@ def frame(text):
     return struct.pack("!BB", 0x81, 0x80 | len(body)) + mask + body
 
 
-def test_a_socket_whose_message_is_half_sent_is_closed(page):
+def test_a_socket_with_a_half_sent_message_is_closed(page):
     upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
                f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}")  # fmt: skip
     with opened(page) as connection:
@@ -204,12 +204,12 @@ def test_a_socket_whose_message_is_half_sent_is_closed(page):
 
 
 def test_concurrent_work_is_bounded_others_wait_and_too_many_are_refused():
-    running, most, begun = [], [], threading.Semaphore(0)
+    running, counts, begun = [], [], threading.Semaphore(0)
     go_on = threading.Event()
 
     def slow(given):
         running.append(1)
-        most.append(len(running))
+        counts.append(len(running))
         begun.release()
         assert go_on.wait(PATIENCE_S)
         running.pop()
@@ -217,7 +217,7 @@ def test_concurrent_work_is_bounded_others_wait_and_too_many_are_refused():
 
     budget = Budget(at_once=2, max_waiting=3)
     with served(answer("/api/slow", slow, budget)) as page, ThreadPoolExecutor(9) as threads:
-        asked = [threads.submit(get, page, "api/slow", n=str(n)) for n in range(5)]
+        pending = [threads.submit(get, page, "api/slow", n=str(n)) for n in range(5)]
         assert begun.acquire(timeout=PATIENCE_S)
         until(lambda: budget._open == 5)
         for _ in range(3):
@@ -226,8 +226,8 @@ def test_concurrent_work_is_bounded_others_wait_and_too_many_are_refused():
             assert refused.headers["retry-after"] == "1"
             assert "Too many requests" in refused.json()["error"]
         go_on.set()
-        assert sorted(one.result().json() for one in asked) == list("01234")
-        assert max(most) == 2
+        assert sorted(one.result().json() for one in pending) == list("01234")
+        assert max(counts) == 2
         assert get(page, "api/slow", n="after").json() == "after"
 
 

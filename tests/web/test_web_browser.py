@@ -41,13 +41,13 @@ class Watched:
         options.setdefault("viewport", {"width": 1440, "height": 900})
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
-        self.errors, self.asked = [], []
+        self.errors, self.requested = [], []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on(
             "console",
             lambda line: self.errors.append(line.text) if line.type == "error" else None,
         )
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("request", lambda request: self.requested.append(request.url))
         self.page.goto(address)
 
     def close(self):
@@ -134,7 +134,7 @@ def test_plots_show_the_content_of_the_lake(opened, lake, busiest):
         assert len(drawn["tape"]) == len(trades) or len(drawn["tape"]) > 5
     assert "valid" in states
     assert watched.errors == []
-    assert {url.split("/")[2] for url in watched.asked} == {page.url.split("/")[2]}
+    assert {url.split("/")[2] for url in watched.requested} == {page.url.split("/")[2]}
 
 
 def test_a_replay_continues_and_stops_where_the_lake_agrees(opened, lake, busiest):
@@ -145,11 +145,11 @@ def test_a_replay_continues_and_stops_where_the_lake_agrees(opened, lake, busies
     page.click("#play")
     until(page, f"__pregao.drawn.at > {before} + 8e9")
     # The ladder is drawn in the same turn in which its book came.
-    told = page.evaluate("({drawn: __pregao.drawn, at: __pregao.page.book.at})")
-    assert told["drawn"]["playing"]
-    book = lake.book(busiest["symbol"], BASE + told["at"])
-    assert told["drawn"]["state"] == book.state.name.lower()
-    assert shown_rows(told["drawn"]) == rows_of(book, told["drawn"])
+    replayed = page.evaluate("({drawn: __pregao.drawn, at: __pregao.page.book.at})")
+    assert replayed["drawn"]["playing"]
+    book = lake.book(busiest["symbol"], BASE + replayed["at"])
+    assert replayed["drawn"]["state"] == book.state.name.lower()
+    assert shown_rows(replayed["drawn"]) == rows_of(book, replayed["drawn"])
     page.keyboard.press("Space")
     drawn = settled(page)
     assert not drawn["playing"]
@@ -217,8 +217,8 @@ def entered(page, side, quantity, price):
     page.fill("[data-of=exchange] input[type=number] >> nth=0", str(quantity))
     page.fill("[data-of=exchange] input[inputmode=decimal]", price)
     page.click(f"[data-of=exchange] button:text-is('{side}')")
-    told = "document.querySelector('.log').textContent"
-    until(page, f"{told}.includes('{side.upper()}') && {told}.includes('{quantity}')")
+    log_text = "document.querySelector('.log').textContent"
+    until(page, f"{log_text}.includes('{side.upper()}') && {log_text}.includes('{quantity}')")
     page.keyboard.press("Escape")
 
 
@@ -375,8 +375,8 @@ class Hostile(LakeMarket):
         return [{"at": 0, "headline": MARKUP, "text": MARKUP, "symbol": MARKUP, "source": MARKUP}]
 
 
-def test_no_text_of_a_capture_becomes_markup(opened, place):
-    with PageServer(lake_application(Hostile(place)), 0) as served:
+def test_no_text_of_a_capture_becomes_markup(opened, lake_path):
+    with PageServer(lake_application(Hostile(lake_path)), 0) as served:
         watched = opened(served.url)
         page = watched.page
         drawn = settled(page)

@@ -38,7 +38,7 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def hostile(place, tmp_path_factory):
+def hostile(lake_path, tmp_path_factory):
     """A copy of the lake whose texts are SQL and markup; gives its folder and what SQL would write.
 
     The bars keep those of one minute and get more under the name of a statement.
@@ -46,7 +46,7 @@ def hostile(place, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     lake, written = folder / "lake", folder / "written"
     written.mkdir()
-    shutil.copytree(place, lake)
+    shutil.copytree(lake_path, lake)
     for name, columns in TEXTS.items():
         if (lake / name).is_dir():
             text = payload(written, name)
@@ -82,8 +82,8 @@ def _replaced(rows, columns, text):
     return rows
 
 
-def _rewrite(place, change):
-    table = DeltaTable(place)
+def _rewrite(location, change):
+    table = DeltaTable(location)
     parts = table.metadata().partition_columns
     rows = change(pa.table(table.to_pyarrow_table()))
     write_deltalake(table, rows, mode="overwrite", partition_by=parts or None)
@@ -111,11 +111,11 @@ def about(page):
 
 
 def test_texts_of_the_lake_are_texts_of_the_page(page, hostile, about):
-    own, told = about
+    own, described = about
     instruments = payload(hostile[1], "instruments")
     for name in ("symbol", "group", "description", "isin"):
-        assert told[name] == instruments, name
-    phases = [status for _, _, status, _ in told["phases"]]
+        assert described[name] == instruments, name
+    phases = [status for _, _, status, _ in described["phases"]]
     assert phases
     assert set(phases) == {payload(hostile[1], "status")}
     assert {one["headline"] for one in get(page, "api/news", day=DAY).json()} <= {
@@ -127,15 +127,15 @@ def test_texts_of_the_lake_are_texts_of_the_page(page, hostile, about):
     assert "script-src 'self';" in answer.headers["content-security-policy"]
 
 
-def test_only_intervals_that_we_write_are_offered_and_answered(page, hostile, place, about):
-    own, told = about
-    assert told["intervals"] == ["1s", "1m", "5m", "1h", "1d"]
+def test_only_intervals_that_we_write_are_offered_and_answered(page, hostile, lake_path, about):
+    own, described = about
+    assert described["intervals"] == ["1s", "1m", "5m", "1h", "1d"]
     rows = DeltaTable(hostile[0] / "bars").to_pyarrow_table().to_pylist()
     mine = [row for row in rows if str(row["security_id"]) == own["id"]]
     for interval in {row["interval"] for row in rows}:
         bars = get(page, "api/bars", **own, interval=interval).json()
         volumes = sorted(row["volume"] for row in mine if row["interval"] == interval)
-        offered = interval in told["intervals"]
+        offered = interval in described["intervals"]
         assert sorted(bar[5] for bar in bars) == (volumes if offered else []), interval
 
 
@@ -143,39 +143,42 @@ def test_every_route_and_every_picture_of_a_hostile_lake_executes_nothing(
     page, hostile, about, tmp_path
 ):
     lake, written = hostile
-    own, told = about
+    own, described = about
     before = content(lake)
-    span = {"from": told["begin"], "to": told["end"]}
-    symbol = told["symbol"]
-    asked = [
+    span = {"from": described["begin"], "to": described["end"]}
+    symbol = described["symbol"]
+    requests = [
         ("about", {}),
         *(("instruments", {"day": DAY, "q": words}) for words in ("", symbol, "'", '"; --')),
         ("instrument", own),
-        ("book", {**own, "at": told["end"]}),
-        ("trades", {**own, "at": told["end"]}),
-        *(("jump", {**own, "at": told["begin"], "kind": kind}) for kind in ("trade", "gap")),
-        ("jump", {**own, "at": told["begin"], "kind": "phase"}),
+        ("book", {**own, "at": described["end"]}),
+        ("trades", {**own, "at": described["end"]}),
+        *(("jump", {**own, "at": described["begin"], "kind": kind}) for kind in ("trade", "gap")),
+        ("jump", {**own, "at": described["begin"], "kind": "phase"}),
         ("heatmap", own | span),
-        *(("bars", {**own, "interval": one}) for one in (*told["intervals"], *_names(written))),
+        *(
+            ("bars", {**own, "interval": one})
+            for one in (*described["intervals"], *_names(written))
+        ),
         ("auctions", own),
         ("health", {"day": DAY}),
         ("news", {"day": DAY}),
         ("latency", {"day": DAY, "channel": own["channel"]}),
     ]
-    answers = [(path, get(page, f"api/{path}", **parameters)) for path, parameters in asked]
+    answers = [(path, get(page, f"api/{path}", **parameters)) for path, parameters in requests]
     assert list(written.iterdir()) == []
     for path, answer in answers:
         assert answer.status_code == 200, (path, answer.text)
-    drawn, said = set(), []
+    drawn, results = set(), []
     for kind in ChartKind:
         names = [] if kind.of_all else [own["id"], f"{symbol}' OR '1' = '1"]
         for at, name in enumerate(names or [None]):
             output = tmp_path / f"{kind}-{at}.png"
             words = ["plot", str(kind), *([name] if name else []), "--lake", str(lake)]
-            said.append(CliRunner().invoke(app, [*words, "-o", str(output)]))
+            results.append(CliRunner().invoke(app, [*words, "-o", str(output)]))
             drawn |= {(kind, at)} if output.exists() else set()
     assert list(written.iterdir()) == []
-    assert drawn == {(kind, 0) for kind in ChartKind}, [one for one in said if one.exception]
+    assert drawn == {(kind, 0) for kind in ChartKind}, [one for one in results if one.exception]
     assert content(lake) == before
 
 
@@ -189,10 +192,10 @@ def test_every_route_and_every_picture_of_a_hostile_lake_executes_nothing(
         "SELECT 1; COPY (SELECT 42) TO '{file}'",
     ],
 )
-def test_a_session_of_the_page_can_open_no_file(place, tmp_path, sql):
+def test_a_session_of_the_page_can_open_no_file(lake_path, tmp_path, sql):
     file = tmp_path / "some.csv"
     file.write_text("a\n1\n")
     with pytest.raises(PregaoError, match="gaps cannot be read"):
-        bound_rows(LakeStore(place), ["gaps"], sql.format(file=file))
+        bound_rows(LakeStore(lake_path), ["gaps"], sql.format(file=file))
     assert [path.name for path in tmp_path.iterdir()] == ["some.csv"]
     assert file.read_text() == "a\n1\n"

@@ -50,8 +50,8 @@ def test_the_page_exists(server):
 
 
 def test_about_and_search(server, busiest):
-    told = get(server, "api/about")
-    assert (told["mode"], [one["day"] for one in told["days"]]) == ("lake", [DAY])
+    answer = get(server, "api/about")
+    assert (answer["mode"], [one["day"] for one in answer["days"]]) == ("lake", [DAY])
     found = get(server, "api/instruments", day=DAY, q=busiest["symbol"].lower())
     assert found["instruments"][0]["symbol"] == busiest["symbol"]
     assert get(server, "api/instruments", day=DAY, q="no such thing")["count"] == 0
@@ -62,15 +62,15 @@ def test_about_and_search(server, busiest):
 def test_books_at_any_time_are_the_lakes(server, lake, busiest, about):
     assert about["begin"] < about["end"]
     for at in np.linspace(about["begin"] - 10**9, about["end"] + 10**9, 9).astype(int).tolist():
-        told = get(server, "api/book", **own(busiest, at=at))
+        shown = get(server, "api/book", **own(busiest, at=at))
         book = lake.book(busiest["symbol"], BASE + at)
-        assert told["state"] == book.state.name.lower()
-        assert told["number"] == book.sequence_number
-        for side, mine in zip(told["sides"], (book.bids, book.asks), strict=True):
+        assert shown["state"] == book.state.name.lower()
+        assert shown["number"] == book.sequence_number
+        for side, mine in zip(shown["sides"], (book.bids, book.asks), strict=True):
             assert levels(side["levels"]) == lake_levels(mine)[: len(side["levels"])]
             assert side["orders"] == sum(level.orders for level in mine)
         last = None if book.last_price is None else int(book.last_price * 10_000)
-        assert told["last"] == last
+        assert shown["last"] == last
 
 
 def test_trades_are_the_lakes(server, lake, busiest, about):
@@ -80,10 +80,10 @@ def test_trades_are_the_lakes(server, lake, busiest, about):
     ).to_pylist()
     assert about["trades"] == len(rows) > 20
     middle = rows[len(rows) // 2]["sending_time_ns"]
-    told = get(server, "api/trades", **own(busiest, at=middle - BASE, limit=10))
+    shown = get(server, "api/trades", **own(busiest, at=middle - BASE, limit=10))
     past = [row for row in rows if row["sending_time_ns"] <= middle][-10:]
-    assert [one[0] + BASE for one in told] == [row["sending_time_ns"] for row in past]
-    assert sorted(one[1:3] for one in told) == sorted(
+    assert [one[0] + BASE for one in shown] == [row["sending_time_ns"] for row in past]
+    assert sorted(one[1:3] for one in shown) == sorted(
         [int(row["price"] * 10_000), row["size"]] for row in past
     )
     assert sum(about["activity"]) == sum(row["size"] for row in rows)
@@ -95,32 +95,32 @@ def test_a_replay_shows_books_at_that_time(server, lake, busiest, about):
     request = own(busiest, request=7, step=step, to=begin + 20 * step) | {"from": begin}
     with visiting.socket_of(server, "ws/replay") as socket:
         socket.send(json.dumps(request))
-        told = json.loads(socket.recv())
+        reply = json.loads(socket.recv())
         socket.send("nonsense")
         assert "error" in json.loads(socket.recv())
         socket.send(json.dumps({**request, "step": 1}))
         assert "step must be" in json.loads(socket.recv())["error"]
         socket.send(json.dumps({**request, "to": begin + 300 * step}))
         assert "At most" in json.loads(socket.recv())["error"]
-    assert told["request"] == 7
-    assert len(told["frames"]) > 5
-    for frame in told["frames"][::4]:
+    assert reply["request"] == 7
+    assert len(reply["frames"]) > 5
+    for frame in reply["frames"][::4]:
         assert (frame["at"] - begin) % step == 0
         book = lake.book(busiest["symbol"], BASE + frame["at"])
         assert frame["state"] == book.state.name.lower()
         for side, mine in zip(frame["sides"], (book.bids, book.asks), strict=True):
             assert levels(side["levels"]) == lake_levels(mine)[: len(side["levels"])]
-    assert all(begin < trade[0] <= begin + 20 * step for trade in told["trades"])
+    assert all(begin < trade[0] <= begin + 20 * step for trade in reply["trades"])
 
 
 def test_the_heatmap_has_the_books_of_its_times(server, lake, busiest, about):
     begin = (about["begin"] + about["end"]) // 2
-    told = get(
+    heatmap = get(
         server, "api/heatmap", **own(busiest, to=begin + 60 * 10**9, columns=30), **{"from": begin}
     )
-    assert len(told["times"]) == len(told["columns"]) == 30
+    assert len(heatmap["times"]) == len(heatmap["columns"]) == 30
     shown = None
-    for time, column in zip(told["times"], told["columns"], strict=True):
+    for time, column in zip(heatmap["times"], heatmap["columns"], strict=True):
         shown = column or shown
         if time % 5 == 0:
             book = lake.book(busiest["symbol"], BASE + time)
@@ -170,7 +170,7 @@ def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
 
 
 @pytest.mark.parametrize(
-    ("path", "parameters", "said"),
+    ("path", "parameters", "message"),
     [
         ("api/book", {"day": DAY, "channel": "51", "id": "1", "at": "0"}, "has no instrument 1"),
         ("api/book", {"day": "yesterday", "channel": "51", "id": "1", "at": "0"}, "must be a date"),
@@ -180,10 +180,10 @@ def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
         ("api/jump", {"day": DAY}, "kind is missing"),
     ],
 )
-def test_errors_are_reported(server, path, parameters, said):
+def test_errors_are_reported(server, path, parameters, message):
     answer = visiting.get(server, path, **parameters)
     assert answer.status_code == 400
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
 PATHS = ("instruments", "instrument", "book", "trades", "jump", "heatmap", "bars", "auctions",
@@ -207,8 +207,13 @@ ANYTHING = st.text(max_size=12) | st.integers(-(2**70), 2**70).map(str)
 def test_every_request_is_answered_with_data_or_an_error(
     server, busiest, path, day, channel, others
 ):
-    asked = {"id": busiest["id"], "day": day, "channel": channel, "at": "43200000000000"} | others
-    answer = visiting.get(server, f"api/{path}", **asked)
+    parameters = {
+        "id": busiest["id"],
+        "day": day,
+        "channel": channel,
+        "at": "43200000000000",
+    } | others
+    answer = visiting.get(server, f"api/{path}", **parameters)
     assert answer.status_code in (200, 400), answer.text
     if answer.status_code == 400:
         assert answer.json()["error"].rstrip().endswith((".", "?"))

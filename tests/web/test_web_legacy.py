@@ -35,18 +35,18 @@ def market(lake):
 
 
 def test_packets_rates_gaps_and_feeds_are_those_of_the_legacy_feed(lake, market):
-    told = market.health(DAY)
+    health = market.health(DAY)
     (counted,) = lake.sql("SELECT count(*) AS n FROM legacy_packets").to_pylist()
-    assert sum(row["packets"] for row in told["packets"]) == counted["n"] > 500
-    assert {row["stream"] for row in told["packets"]} >= {"incremental", "recovery", "definition"}
+    assert sum(row["packets"] for row in health["packets"]) == counted["n"] > 500
+    assert {row["stream"] for row in health["packets"]} >= {"incremental", "recovery", "definition"}
     # A packet without a message that has a time is of no minute.
-    assert all(0 < minute < 86_400 * 10**9 for minute, *_ in told["rates"])
-    assert sum(row[1] for row in told["rates"]) > 300
-    assert {row["feed"] for row in told["feeds"]} == {"A", "B"}
-    assert all(0 <= row["p50"] <= row["p99"] for row in told["feeds"])
+    assert all(0 < minute < 86_400 * 10**9 for minute, *_ in health["rates"])
+    assert sum(row[1] for row in health["rates"]) > 300
+    assert {row["feed"] for row in health["feeds"]} == {"A", "B"}
+    assert all(0 <= row["p50"] <= row["p99"] for row in health["feeds"])
     missing = lake.sql("SELECT count(*) AS n FROM legacy_gaps").to_pylist()[0]["n"]
-    assert sum(row["gaps"] for row in told["closed"]) >= missing > 10
-    assert sum(told["states"].values()) == market.search(DAY, "")["all"] >= 4
+    assert sum(row["gaps"] for row in health["closed"]) >= missing > 10
+    assert sum(health["states"].values()) == market.search(DAY, "")["all"] >= 4
 
 
 def test_news_have_their_accents_and_their_instrument(lake, market):

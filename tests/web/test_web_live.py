@@ -49,8 +49,8 @@ def test_orders_of_the_page_come_back_over_the_feed(page):
     known(server)
     with socket_of(server, "ws/live") as socket:
         socket.send(json.dumps(OWN))
-        told = order(server, "BUY", 300, "30.10")
-        assert told["answer"] == "ExecutionReport_New"
+        reply = order(server, "BUY", 300, "30.10")
+        assert reply["answer"] == "ExecutionReport_New"
         order(server, "SELL", 200, "30.30")
 
         def pushed():
@@ -61,12 +61,12 @@ def test_orders_of_the_page_come_back_over_the_feed(page):
         book = until(pushed)
     assert [side["levels"][0] for side in book["sides"]] == [[301_000, 300, 1], [303_000, 200, 1]]
     assert book["state"] == "valid"
-    public = told["values"]["secondaryOrderID"]
+    public = reply["values"]["secondaryOrderID"]
     assert book["sides"][0]["queues"][0][0][3] == public
     listed = get(server, "api/exchange").json()
     assert {one["session"]: one["connected"] for one in listed["sessions"]}[SESSION]
     assert {one["quantity"] for one in listed["own_orders"]} >= {200, 300}
-    engine = exchange.asked(lambda host: len(host.engine.market.orders))
+    engine = exchange.call(lambda host: len(host.engine.market.orders))
     assert engine == listed["orders"]
 
 
@@ -96,15 +96,15 @@ class Slow:
 
     def __init__(self, market):
         self._market = market
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.go_on = threading.Event()
 
     def __getattr__(self, name):
         return getattr(self._market, name)
 
     def view(self, channel, security_id):
-        if security_id == PETR4 and not self.asked.is_set():
-            self.asked.set()
+        if security_id == PETR4 and not self.requested.is_set():
+            self.requested.set()
             assert self.go_on.wait(PATIENCE_S)
         return self._market.view(channel, security_id)
 
@@ -119,7 +119,7 @@ def test_a_book_is_sent_under_its_own_number_when_another_is_selected_meanwhile(
         socket_of(served, "ws/live") as socket,
     ):
         socket.send(json.dumps(OWN))
-        assert slow.asked.wait(PATIENCE_S)
+        assert slow.requested.wait(PATIENCE_S)
         socket.send(json.dumps(OTHER))
         # The server has read that message when it has answered a later request.
         assert get(served, "api/book", **OTHER).status_code == 200
@@ -211,8 +211,8 @@ def test_what_the_page_may_not_do_is_refused(page):
         in post(server, "api/exchange/do", {"command": "halt", "symbol": "NO"}).json()["error"]
     )
     for wrong in ({"side": "UP"}, {"quantity": 0}, {"price": "much"}, {"price": "NaN"}):
-        asked = {"side": "BUY", "quantity": 1, "price": "1", "id": OWN["id"]} | wrong
-        assert post(server, "api/exchange/order", asked).status_code == 400
+        request = {"side": "BUY", "quantity": 1, "price": "1", "id": OWN["id"]} | wrong
+        assert post(server, "api/exchange/order", request).status_code == 400
     text = post(
         server, "api/exchange/do", content="command=halt", headers={"content-type": "text/plain"}
     )

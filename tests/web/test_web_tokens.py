@@ -173,7 +173,7 @@ def test_a_token_can_come_from_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "mode", "said"),
+    ("text", "mode", "message"),
     [
         ("a" * 43, 0o644, "open to others (mode 0644)"),
         ("a" * 43, 0o620, "open to others (mode 0620)"),
@@ -184,8 +184,8 @@ def test_a_token_can_come_from_a_file(tmp_path):
         ("a" * 30 + "\x1b", 0o600, "must contain one token"),
     ],
 )
-def test_a_token_file_that_is_not_ours_alone_or_no_token_is_refused(tmp_path, text, mode, said):
-    with pytest.raises(UsageError, match=re.escape(said)):
+def test_a_token_file_that_is_not_ours_alone_or_no_token_is_refused(tmp_path, text, mode, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
         read_token(file_of(tmp_path, text, mode))
 
 

@@ -37,21 +37,21 @@ def book(bids, asks):
 def test_levels_and_queues_are_those_of_the_book(bids, asks):
     made = book(bids, asks)
     for side in Side:
-        told = json.loads(dumped(side_data(made, side, 0)))
+        encoded = json.loads(dumped(side_data(made, side, 0)))
         orders = made.orders(side)
-        assert [tuple(level) for level in told["levels"]] == list(levels_of(orders))
-        assert told["orders"] == len(orders)
-        assert told["size"] == sum(order.size for order in orders)
+        assert [tuple(level) for level in encoded["levels"]] == list(levels_of(orders))
+        assert encoded["orders"] == len(orders)
+        assert encoded["size"] == sum(order.size for order in orders)
         at = 0
-        for level, queue in zip(told["levels"], told["queues"], strict=False):
+        for level, queue in zip(encoded["levels"], encoded["queues"], strict=False):
             own = orders[at : at + level[2]][:MAX_QUEUE_ORDERS]
             assert [(size, order) for size, _, _, order in queue] == [
                 (order.size, str(order.order_id)) for order in own
             ]
             at += level[2]
         sizes = json.loads(dumped(side_data(made, side, 0, whole=False)))["queues"]
-        assert sizes == [[order[0] for order in queue] for queue in told["queues"]]
-        assert len(told["queues"]) == min(QUEUES, len(told["levels"]))
+        assert sizes == [[order[0] for order in queue] for queue in encoded["queues"]]
+        assert len(encoded["queues"]) == min(QUEUES, len(encoded["levels"]))
 
 
 @given(ORDERS, ORDERS)
@@ -59,10 +59,10 @@ def test_a_book_by_price_depth_has_levels_and_no_queues(bids, asks):
     orders = book(bids, asks)
     made = orders.with_levels(np.arange(1, len(orders) + 1))
     for side in Side:
-        told = json.loads(dumped(side_data(made, side, 0)))
-        assert [tuple(level) for level in told["levels"]] == made.levels(side)[:LEVELS]
-        assert told["orders"] == sum(level.orders for level in made.levels(side))
-        assert told["queues"] == []
+        encoded = json.loads(dumped(side_data(made, side, 0)))
+        assert [tuple(level) for level in encoded["levels"]] == made.levels(side)[:LEVELS]
+        assert encoded["orders"] == sum(level.orders for level in made.levels(side))
+        assert encoded["queues"] == []
 
 
 def test_what_json_has_no_word_for_is_not_sent():

@@ -286,7 +286,7 @@ def test_the_end_of_an_auction_is_an_event_and_the_phase_comes_on_its_own():
     assert [item.price for item in floor.shown(LastTradePrice)] == [trade.price]
 
 
-def test_one_book_update_per_order_however_many_trades_it_made():
+def test_one_book_update_per_order_for_any_number_of_its_trades():
     floor = Floor(phase=RESERVED)
     floor.order(BUY, 10, 10)
     for _ in range(4):

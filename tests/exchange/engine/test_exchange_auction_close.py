@@ -61,8 +61,8 @@ def test_000_15_4_a_late_change_moves_the_end_by_30_seconds_and_news_announce_it
     floor.order(BUY, 5, 10)
     assert not floor.items(News)  # the price and the quantity that trade are the same
     floor.order(SELL, 5, 10, session=2)
-    (told,) = floor.items(SecurityStatus)
-    assert (told.status, told.open_time_ns) == (RESERVED, at("12:05:30"))
+    (published,) = floor.items(SecurityStatus)
+    assert (published.status, published.open_time_ns) == (RESERVED, at("12:05:30"))
     (news,) = floor.items(News)
     assert news.headline == "Auction for instrument ACME1 - extension"
     assert news.text == "Call for instrument ACME1 -Reason: extension"
@@ -103,8 +103,8 @@ def test_an_auction_called_by_a_band_has_its_own_duration_and_a_reason():
     floor.order(SELL, 10, 12, session=2)
     floor.now = at("12:00:00") - 1
     floor.order(BUY, 10, 12)
-    (told,) = floor.items(SecurityStatus)
-    assert told.open_time_ns == at("12:01:30")
+    (published,) = floor.items(SecurityStatus)
+    assert published.open_time_ns == at("12:01:30")
     assert reasons(floor) == ["oscillation"]
     go(floor, "12:01:30")
     assert status(floor) == OPEN
@@ -115,8 +115,8 @@ def test_000_14_1_an_auction_can_end_at_a_random_time():
     for seed in range(20):
         floor = auction(RANDOM, seed=seed)
         go(floor, "12:05:00")
-        (told,) = floor.items(SecurityStatus)
-        assert (told.status, told.open_time_ns) == (RESERVED, None)
+        (published,) = floor.items(SecurityStatus)
+        assert (published.status, published.open_time_ns) == (RESERVED, None)
         assert reasons(floor) == ["random end"]
         end = floor.engine.next_due_ns
         assert end is not None
@@ -154,8 +154,8 @@ def test_000_15_2_1_outside_the_protection_band_an_auction_does_not_end():
     floor = auction(PROTECTED)
     floor.engine.market.listings[SHARE].previous_close8 = px(8) * 10_000
     go(floor, "12:05:00")
-    (told,) = floor.items(SecurityStatus)
-    assert (told.status, told.open_time_ns) == (RESERVED, at("12:06:00"))
+    (published,) = floor.items(SecurityStatus)
+    assert (published.status, published.open_time_ns) == (RESERVED, at("12:06:00"))
     assert reasons(floor) == ["protection band"]
     # Another sell order: within ten percent of 8.00 the auction can end.
     floor.order(SELL, 100, "8.50", session=2)
@@ -182,8 +182,8 @@ def test_000_15_3_an_opening_auction_is_extended_independently_of_its_group():
     floor.order(BUY, 10, 10)
     floor.now = at("08:59:50")
     floor.order(SELL, 10, 10, session=2)
-    (told,) = floor.items(SecurityStatus)
-    assert (told.security_id, told.open_time_ns) == (SHARE, at("09:00:30"))
+    (published,) = floor.items(SecurityStatus)
+    assert (published.security_id, published.open_time_ns) == (SHARE, at("09:00:30"))
     assert reasons(floor) == ["extension"]
     floor.now = at("09:00:00")
     floor.do(SetGroupPhase("XX", OPEN), after=0)
@@ -201,8 +201,8 @@ def test_a_change_after_the_end_of_an_unended_phase_moves_it_from_now_on():
     floor.order(BUY, 10, 10)
     floor.now = at("10:05:00") - 1
     floor.order(SELL, 10, 10, session=2)
-    (told,) = floor.items(SecurityStatus)
-    assert told.open_time_ns == at("10:05:30")
+    (published,) = floor.items(SecurityStatus)
+    assert published.open_time_ns == at("10:05:30")
 
 
 def test_an_opening_auction_can_end_at_random_after_its_group():
@@ -278,7 +278,7 @@ def test_rules_are_read_from_tables():
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         (5, "must be a table"),
         ({"extention": 5}, "unknown auction rule 'extention'"),
@@ -293,6 +293,6 @@ def test_rules_are_read_from_tables():
         ({"extensions": 1.5, "extension": 5}, "integer from 0"),
     ],
 )
-def test_an_error_in_the_rules_is_one_line(table: object, told: str):
-    with pytest.raises(ValueError, match=told):
+def test_an_error_in_the_rules_is_one_line(table: object, message: str):
+    with pytest.raises(ValueError, match=message):
         parse_auction_rules(table)

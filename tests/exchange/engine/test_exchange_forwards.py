@@ -70,7 +70,7 @@ def declare(floor: Floor, **changes: Any) -> int:
     return reported.quote_id
 
 
-def told(floor: Floor) -> list[tuple[int, int, QuoteStatus]]:
+def forward_reports(floor: Floor) -> list[tuple[int, int, QuoteStatus]]:
     return [(r.session, r.firm, r.status) for r in floor.reports(ForwardReported)]
 
 
@@ -80,7 +80,7 @@ def test_003_15_3_6_3_an_accepted_forward_is_traded(side):
     quote = declare(floor, side=side)
     floor.do(AcceptForward(2, B, quote))
     accepted = QuoteStatus.ACCEPTED
-    assert told(floor) == [(1, A, accepted), (2, B, accepted)]
+    assert forward_reports(floor) == [(1, A, accepted), (2, B, accepted)]
     (trade,) = floor.items(ForwardTrade)
     assert (trade.security_id, trade.price, trade.size) == (ACME4T, px(12.5), 500)
     assert (trade.buyer, trade.seller) == ((A, B) if side == BUY else (B, A))
@@ -91,7 +91,7 @@ def test_003_15_3_6_3_an_accepted_forward_is_traded(side):
     assert fills[0].side == side != fills[1].side
     assert {fill.trade_id for fill in fills} == {trade.trade_id}
     floor.do(AcceptForward(2, B, quote))
-    assert told(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
+    assert forward_reports(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
 
 
 def test_003_15_3_2_with_cash_the_underlying_is_traded_the_other_way_round():
@@ -123,21 +123,21 @@ def test_003_15_3_6_4_a_refused_forward_is_over():
     floor = market()
     quote = declare(floor)
     floor.do(RefuseForward(2, B, quote))
-    assert told(floor) == [(1, A, QuoteStatus.PASS), (2, B, QuoteStatus.PASS)]
+    assert forward_reports(floor) == [(1, A, QuoteStatus.PASS), (2, B, QuoteStatus.PASS)]
     assert not floor.last.market
     floor.do(AcceptForward(2, B, quote))
-    assert told(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
+    assert forward_reports(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
 
 
 def test_003_15_3_6_2_the_initiator_can_cancel_until_it_is_accepted():
     floor = market()
     quote = declare(floor)
     floor.do(CancelForward(2, B, quote))
-    assert told(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
+    assert forward_reports(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
     floor.do(CancelForward(1, A, quote))
-    assert told(floor) == [(1, A, QuoteStatus.CANCELED), (0, B, QuoteStatus.CANCELED)]
+    assert forward_reports(floor) == [(1, A, QuoteStatus.CANCELED), (0, B, QuoteStatus.CANCELED)]
     floor.do(CancelForward(1, A, quote))
-    assert told(floor) == [(1, A, QuoteStatus.QUOTE_NOT_FOUND)]
+    assert forward_reports(floor) == [(1, A, QuoteStatus.QUOTE_NOT_FOUND)]
 
 
 @pytest.mark.parametrize("command", [EndDay(), StartDay(DAY + timedelta(1))])
@@ -145,29 +145,29 @@ def test_003_15_3_6_5_declarations_expire_with_the_day(command):
     floor = market()
     quote = declare(floor)
     floor.do(command)
-    assert told(floor) == [(1, A, QuoteStatus.EXPIRED), (0, B, QuoteStatus.EXPIRED)]
+    assert forward_reports(floor) == [(1, A, QuoteStatus.EXPIRED), (0, B, QuoteStatus.EXPIRED)]
     floor.do(RefuseForward(2, B, quote))
-    assert told(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
+    assert forward_reports(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
 
 
 def test_a_delisted_forward_cancels_its_declarations():
     floor = market()
     quote, other = declare(floor), declare(floor, security_id=ACME4S)
     floor.do(RemoveInstrument(ACME4T))
-    assert told(floor) == [(1, A, QuoteStatus.CANCELED), (0, B, QuoteStatus.CANCELED)]
+    assert forward_reports(floor) == [(1, A, QuoteStatus.CANCELED), (0, B, QuoteStatus.CANCELED)]
     assert {r.quote_id for r in floor.reports(ForwardReported)} == {quote}
     for answer in (AcceptForward(2, B, quote), RefuseForward(2, B, quote)):
         floor.do(answer)
-        assert told(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
+        assert forward_reports(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
     floor.do(AcceptForward(2, B, other))
-    assert told(floor) == [(1, A, QuoteStatus.ACCEPTED), (2, B, QuoteStatus.ACCEPTED)]
+    assert forward_reports(floor) == [(1, A, QuoteStatus.ACCEPTED), (2, B, QuoteStatus.ACCEPTED)]
 
 
 def test_003_15_3_only_the_respondent_accepts_and_never_by_direct_access():
     floor = market()
     quote = declare(floor)
     floor.do(AcceptForward(3, 33, quote))
-    assert told(floor) == [(3, 33, QuoteStatus.QUOTE_NOT_FOUND)]
+    assert forward_reports(floor) == [(3, 33, QuoteStatus.QUOTE_NOT_FOUND)]
     floor.do(AcceptForward(2, B, quote, dma=True))
     (refused,) = floor.reports()
     assert (refused.status, refused.code) == (QuoteStatus.REJECTED, 2311)
@@ -180,9 +180,9 @@ def test_003_15_3_5_only_while_the_forward_is_open():
     quote = declare(floor)
     floor.do(SetGroupPhase("T1", TradingStatus.FORBIDDEN))
     floor.do(AcceptForward(2, B, quote))
-    assert told(floor) == [(2, B, QuoteStatus.REJECTED)]
+    assert forward_reports(floor) == [(2, B, QuoteStatus.REJECTED)]
     floor.do(declaration())
-    assert told(floor) == [(1, A, QuoteStatus.REJECTED)]
+    assert forward_reports(floor) == [(1, A, QuoteStatus.REJECTED)]
     floor.do(SetGroupPhase("T1", TradingStatus.OPEN))
     floor.do(AcceptForward(2, B, quote))
     assert floor.items(ForwardTrade)

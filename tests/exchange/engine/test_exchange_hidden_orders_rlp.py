@@ -118,7 +118,7 @@ def test_003_7_1_6_1_4_the_balance_goes_to_the_provider():
     assert floor.items(ExecutionSummary)[0].traded_hidden_qty == 5
 
 
-def test_003_7_1_6_1_5_a_customer_who_waives_priority_is_passed():
+def test_003_7_1_6_1_5_a_customer_that_waives_priority_is_passed():
     floor = scenario((F, 5, 75_000), (A, 5, 75_000, WAIVED), (G, 5, 75_000))
     retail(floor, 10)
     assert trades(floor) == [(A, 10, 75_000, True)]
@@ -126,7 +126,7 @@ def test_003_7_1_6_1_5_a_customer_who_waives_priority_is_passed():
     assert floor.book(SELL) == [(px(75_000), 5)] * 3
 
 
-def test_003_7_1_6_1_6_a_customer_who_does_not_waive_it_holds_the_provider_back():
+def test_003_7_1_6_1_6_a_customer_that_does_not_waive_it_holds_the_provider_back():
     floor = scenario(
         (F, 5, 75_000), (A, 5, 75_000, WAIVED), (G, 5, 75_000), (A, 5, 75_000), (H, 5, 75_000)
     )

@@ -408,8 +408,8 @@ def test_an_instrument_is_listed_changed_and_removed_during_the_day():
     floor = Floor()
     fresh = share(OTHER)
     floor.do(AddInstrument(fresh))
-    (told,) = floor.items()
-    assert told == SecurityDefinition(SecurityUpdateAction.ADD, fresh, floor.now)
+    (definition,) = floor.items()
+    assert definition == SecurityDefinition(SecurityUpdateAction.ADD, fresh, floor.now)
     floor.order(BUY, 15, 10, security_id=OTHER)
     assert floor.reject_code() is None
     floor.order(BUY, 5, 10, security_id=OTHER, time_in_force=TimeInForce.AT_THE_CLOSE)

@@ -100,12 +100,12 @@ def test_orders_of_other_sessions_can_be_cancelled_on_behalf_of_an_investor():
     floor.order(BUY, 3, 9, firm=6, investor_id=ME, session=3)
     floor.order(BUY, 4, 9, firm=5, investor_id=YOU, session=2)
     floor.do(MassCancel(1, 99, investor_id=ME, on_behalf=True, firm=5))
-    told = {
+    cancelled = {
         gone.cl_ord_id: (gone.session, gone.reason, gone.requested_by)
         for gone in floor.reports(OrderCancelled)
     }
     reasons = ExecRestatementReason
-    assert told == {
+    assert cancelled == {
         own: (1, reasons.ORDER_MASS_ACTION_FROM_CLIENT_REQUEST, 0),
         other: (2, reasons.MASS_CANCEL_ON_BEHALF, 1),
     }

@@ -247,9 +247,9 @@ class WholeOrderModel(RuleBasedStateMachine):
         quantity=QUANTITIES,
         sweep=st.sampled_from(CrossPrioritization),
         firm=FIRMS,
-        most=st.one_of(st.none(), QUANTITIES),
+        max_sweep=st.one_of(st.none(), QUANTITIES),
     )
-    def cross(self, ticks, quantity, sweep, firm, most):
+    def cross(self, ticks, quantity, sweep, firm, max_sweep):
         self.next_cross -= 2
         kind = CrossType.ALL_OR_NONE_CROSS
         if sweep:
@@ -265,7 +265,7 @@ class WholeOrderModel(RuleBasedStateMachine):
                 CrossSide(firm, 10**9 - self.next_cross + 1, 0),
                 cross_type=kind,
                 prioritization=sweep,
-                max_sweep_qty=most,
+                max_sweep_qty=max_sweep,
             )
         )
         self.follow()

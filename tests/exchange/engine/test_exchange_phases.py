@@ -127,7 +127,7 @@ def test_000_14_2_in_pre_open_all_instruments_rejoin_but_the_forbidden():
     assert floor.reject_code() == 7029
 
 
-def test_000_14_a_forbidden_instrument_stays_so_until_it_is_made_to_rejoin():
+def test_000_14_a_forbidden_instrument_stays_so_until_it_rejoins_its_group():
     floor = Floor()
     floor.do(SetSecurityStatus(SHARE, FORBIDDEN))
     for phase in (CLOSE, RESERVED, OPEN):

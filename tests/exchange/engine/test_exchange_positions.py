@@ -260,8 +260,8 @@ def test_003_15_2_on_the_last_day_an_option_in_the_money_is_exercised(close, wis
         kind, terms = wishes
         assert ask(floor, 100, kind, **terms).status == ACCEPTED
     floor.do(EndDay())
-    told = [each for each in floor.reports(PositionReported) if each.firm == HOLDER]
-    assert [each.status for each in told] == ([] if status is None else [status])
+    reports = [each for each in floor.reports(PositionReported) if each.firm == HOLDER]
+    assert [each.status for each in reports] == ([] if status is None else [status])
     assert floor.engine.market.positions.of_instrument(OPTION) == []
     floor.do(StartDay(date(2026, 5, 22)))
     assert not floor.reports(PositionReported)
@@ -274,15 +274,15 @@ def test_an_instruction_exercises_at_most_the_position_that_is_left():
     assert ask(floor, 100, AUTOMATIC).status == ACCEPTED
     assert ask(floor, 80).status == COMPLETED
     floor.do(EndDay())
-    told = floor.reports(PositionReported)
+    reports = floor.reports(PositionReported)
     exercised = {
         each.account: long
-        for each in told
+        for each in reports
         for kind, long, _ in each.quantities
         if each.firm == HOLDER and kind == PosType.OPTION_EXERCISE_QTY
     }
     assert exercised == {7: 100, 9: 100}
-    assert [each.quantities[0][2] for each in told if each.firm == WRITER] == [20, 100]
+    assert [each.quantities[0][2] for each in reports if each.firm == WRITER] == [20, 100]
 
 
 def test_an_automatic_exercise_without_writers_is_not_executed_despite_an_earlier_one():
@@ -292,8 +292,8 @@ def test_an_automatic_exercise_without_writers_is_not_executed_despite_an_earlie
     held(floor, HOLDER, 7).short = 0
     assert ask(floor, 40).status == COMPLETED
     floor.do(EndDay())
-    told = [each for each in floor.reports(PositionReported) if each.firm == HOLDER]
-    assert [(each.status, each.trade_id) for each in told] == [(NOT_EXECUTED, 0)]
+    reports = [each for each in floor.reports(PositionReported) if each.firm == HOLDER]
+    assert [(each.status, each.trade_id) for each in reports] == [(NOT_EXECUTED, 0)]
 
 
 def test_a_request_can_be_cancelled_but_not_an_exercise():
@@ -373,9 +373,9 @@ def test_003_14_2_2_a_trade_of_a_source_account_is_given_up_and_carried_if_accep
     floor = market()
     floor.do(LinkAccounts(HOLDER, 1234, 300, 9898))
     number = trade(floor, 100, account=1234)
-    ((give_up, told),) = floor.engine.market.give_ups.items()
-    assert (told.trade_id, told.firm, told.account) == (number, HOLDER, 1234)
-    assert (told.to_firm, told.to_account) == (300, 9898)
+    ((give_up, pending),) = floor.engine.market.give_ups.items()
+    assert (pending.trade_id, pending.firm, pending.account) == (number, HOLDER, 1234)
+    assert (pending.to_firm, pending.to_account) == (300, 9898)
     floor.do(AnswerGiveUp(give_up, accepted=True))
     assert held(floor, 300, 9898).long == 100
     assert held(floor, HOLDER, 1234).empty

@@ -68,9 +68,9 @@ def test_000_15_3_pre_open_auction_with_extension_in_a_single_contract():
     floor.do(SetSecurityStatus(DOL, RESERVED, open_time_ns=at("09:00:30")))
     go(floor, "09:00:00")
     # Step 3: WDO waits for an answer, without a scheduled end.
-    (told,) = floor.items(SecurityStatus)
-    assert (told.security_id, told.status, told.event) == (WDO, RESERVED, CHANGED)
-    assert told.open_time_ns is None
+    (published,) = floor.items(SecurityStatus)
+    assert (published.security_id, published.status, published.event) == (WDO, RESERVED, CHANGED)
+    assert published.open_time_ns is None
     (news,) = floor.items(News)
     assert news.headline == "Auction for instrument WDOF24 - synchronization"
     assert news.text == "Call for instrument WDOF24 -Reason: synchronization"

@@ -187,10 +187,10 @@ def test_003_15_1_a_spread_is_listed_and_traded_immediately():
     floor = floor_of()
     answer = define(floor, "+1 ACME4 -1 ACME3")
     assert (answer.response, answer.strategy_type) == (AS_IS, "VV")
-    (told,) = floor.items()
-    assert isinstance(told, SecurityDefinition)
-    assert told.action == SecurityUpdateAction.ADD
-    made = told.instrument
+    (definition,) = floor.items()
+    assert isinstance(definition, SecurityDefinition)
+    assert definition.action == SecurityUpdateAction.ADD
+    made = definition.instrument
     assert (made.security_id, made.symbol) == (answer.security_id, answer.symbol)
     assert made.multi_leg_model == MultiLegModel.USER_DEFINED
     assert [(leg.symbol, leg.side) for leg in made.legs] == [("ACME4", BUY), ("ACME3", SELL)]
@@ -202,8 +202,8 @@ def test_003_15_1_a_spread_is_listed_and_traded_immediately():
         assert trades[number].trd_sub_type == TrdSubType.LEG_TRADE
         assert not trades[number].trade_condition & TradeCondition.REGULAR_TRADE
         assert trades[number].size == 5
-    told = [(r.security_id, r.side) for r in floor.reports(OrderFilled) if r.session == 2]
-    assert told == [(made.security_id, BUY), (2, BUY), (1, SELL)]
+    fills = [(r.security_id, r.side) for r in floor.reports(OrderFilled) if r.session == 2]
+    assert fills == [(made.security_id, BUY), (2, BUY), (1, SELL)]
     floor.check_feed()
 
 
@@ -261,7 +261,7 @@ def test_003_15_1_1_neither_the_opposite_nor_what_is_on_the_blacklist():
     assert "outright" in define(floor, f"+1 {made.symbol} -1 ACME3").text
 
 
-def test_003_15_1_2_after_seven_idle_days_it_is_gone():
+def test_003_15_1_2_after_seven_idle_days_it_is_removed():
     floor = floor_of()
     made = define(floor, "+1 ACME4 -1 ACME3").security_id
     floor.do(StartDay(DAY + timedelta(7)))

@@ -57,10 +57,10 @@ def test_a_random_end_is_the_same_after_a_restart(tmp_path):
 
 def test_a_bound_order_is_cancelled_over_entrypoint_only_by_mistake(tmp_path):
     floor, _ = in_auction(tmp_path)
-    ((name, told),) = floor.send(FIRST, "OrderCancelRequest", clOrdID=3, origClOrdID=1, **CANCEL)
-    assert (name, told["ordRejReason"]) == ("ExecutionReport_Reject", 7027)
-    assert told["text"].startswith("An order in the theoretical price")
-    ((name, told),) = floor.send(
+    ((name, reply),) = floor.send(FIRST, "OrderCancelRequest", clOrdID=3, origClOrdID=1, **CANCEL)
+    assert (name, reply["ordRejReason"]) == ("ExecutionReport_Reject", 7027)
+    assert reply["text"].startswith("An order in the theoretical price")
+    ((name, reply),) = floor.send(
         FIRST,
         "OrderCancelRequest",
         clOrdID=4,
@@ -69,7 +69,7 @@ def test_a_bound_order_is_cancelled_over_entrypoint_only_by_mistake(tmp_path):
         **CANCEL,
     )
     assert name == "ExecutionReport_Cancel"
-    assert told["execRestatementReason"] == "ORDER_CANCELLED_DUE_TO_OPERATIONAL_ERROR"
+    assert reply["execRestatementReason"] == "ORDER_CANCELLED_DUE_TO_OPERATIONAL_ERROR"
     floor.end()
 
 

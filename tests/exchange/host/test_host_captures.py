@@ -16,14 +16,14 @@ from tests.entrypoint.raw_peer import START, RawPeer
 from tests.exchange.host_desk import Exchange, quiet_settings
 from tests.waiting import until
 
-HERE = ("127.0.0.1", 7001)
+LOCAL_ADDRESS = ("127.0.0.1", 7001)
 
 
 class Connection:
     """A connection as the tap sees it."""
 
     def __init__(self, port, now):
-        self.peer, self.local_address, self.opened_ns = ("127.0.0.1", port), HERE, now
+        self.peer, self.local_address, self.opened_ns = ("127.0.0.1", port), LOCAL_ADDRESS, now
 
 
 def events_of(folder):
@@ -76,7 +76,7 @@ def test_an_ended_connection_is_removed_and_its_bytes_are_complete(tmp_path):
         elif isinstance(event, StreamData):
             streams_found[event.flow] += event.data
         elif isinstance(event, StreamEnd):
-            found = sent if event.flow.src_port == HERE[1] else received
+            found = sent if event.flow.src_port == LOCAL_ADDRESS[1] else received
             found.append(streams_found[event.flow])
     assert list(zip(received, sent, strict=True)) == both
 

@@ -227,7 +227,7 @@ def test_whatever_bytes_a_checkpoint_has_the_start_is_right(tmp_path):
     assert 0 < restored < SHARE
 
 
-def test_a_checkpoint_whose_values_do_not_fit_leaves_the_exchange_unchanged(tmp_path, caplog):
+def test_a_checkpoint_with_invalid_values_leaves_the_exchange_unchanged(tmp_path, caplog):
     expected, path = kept(tmp_path)
     whole = path.read_bytes()
     for change in (
@@ -263,8 +263,8 @@ def test_a_checkpoint_of_another_journal_is_ignored(tmp_path, caplog):
     expected, path = kept(tmp_path / "one")
     _, other = kept(tmp_path / "other")
     state = STATE.unpack(path.read_bytes()[HEAD_BYTES:])
-    foreign = dataclasses.replace(state, starts=9)
-    path.write_bytes(resealed(other.read_bytes(), STATE.pack(foreign)))
+    other_state = dataclasses.replace(state, starts=9)
+    path.write_bytes(resealed(other.read_bytes(), STATE.pack(other_state)))
     host, count = started(tmp_path / "one")
     assert whole_state(host) == expected
     assert count > 10

@@ -73,7 +73,7 @@ def test_both_know_the_same_orders_though_the_exchange_ends_connections():
 
     with Exchange() as exchange:
         mine = asyncio.run(asyncio.wait_for(work(exchange), PATIENCE_S))
-        theirs = exchange.asked(working_orders)
+        theirs = exchange.call(working_orders)
     assert mine == theirs
     assert len(mine) > 3
 

@@ -27,7 +27,7 @@ def exchange():
         yield running
 
 
-def say(exchange, data, *, read=True):
+def exchange_bytes(exchange, data, *, read=True):
     """The port's response to bytes, until it closes."""
     port = exchange.server.control_port
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as line:
@@ -39,7 +39,7 @@ def say(exchange, data, *, read=True):
 @pytest.mark.parametrize("token", [None, "", "x", 5, [], "é" * 43, "A" * 43])
 def test_a_request_without_the_token_is_refused_and_the_connection_closed(exchange, token):
     request = {"command": "failover", "token": token}
-    answer, rest = say(exchange, json.dumps(request).encode() + b"\n")
+    answer, rest = exchange_bytes(exchange, json.dumps(request).encode() + b"\n")
     assert json.loads(answer) == {"error": "the token is missing or wrong"}
     assert rest == b""
     assert exchange.control(command="status")["gateway"] == "primary"
@@ -60,8 +60,8 @@ def test_each_start_writes_another_token_and_the_end_removes_it(tmp_path):
     for _ in range(2):
         with Exchange(settings) as running:
             seen.add(read_token(path))
-            told = send_request(running.server.control_port, {"command": "status"}, path)
-            assert told["starts"] == 1
+            status = send_request(running.server.control_port, {"command": "status"}, path)
+            assert status["starts"] == 1
         assert not path.exists()
     assert len(seen) == 2
     with pytest.raises(NetworkError, match=f"No exchange answers at .*{path}"):
@@ -115,7 +115,7 @@ def test_idle_half_sent_and_endless_requests_end(sent, monkeypatch):
     "line", [b"[" * 5000, b"9" * 5000, b"\xff\xfe", b'{"command": 1}', b"null"]
 )
 def test_lines_that_are_no_request_are_answered_with_an_error(exchange, line):
-    answer, rest = say(exchange, line + b"\n")
+    answer, rest = exchange_bytes(exchange, line + b"\n")
     assert "error" in json.loads(answer)
     assert rest == b""
 

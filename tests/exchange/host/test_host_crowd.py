@@ -37,17 +37,17 @@ def test_a_member_receives_reports_of_its_own_orders_only():
         trader.new(1, quantity=300, price=12)
         trader.one("ExecutionReport_New")
         in_its_loop(exchange, lambda: exchange.server.enter(sell(2, 200, 12)))
-        (trade,) = trader.hear(1)
+        (trade,) = trader.read_messages(1)
         assert row(trade, "clOrdID", "ordStatus", "lastQty", "leavesQty") == (
             "Trade", 1, "PARTIALLY_FILLED", 200, 100,
         )  # fmt: skip
         # One that is refused, and one of the other's own, without a request.
         in_its_loop(exchange, lambda: exchange.server.enter(sell(2, 0, 12)))
         trader.new(2, "BUY", 100, 12.5)
-        assert [name for name, _ in trader.hear(2)] == [
+        assert [name for name, _ in trader.read_messages(2)] == [
             "ExecutionReport_New", "ExecutionReport_Trade",
         ]  # fmt: skip
-        assert exchange.asked(lambda host: len(host.engine.market.orders)) == 2
+        assert exchange.call(lambda host: len(host.engine.market.orders)) == 2
 
 
 def test_with_a_journal_orders_come_from_sessions_only(tmp_path):
@@ -60,9 +60,9 @@ def test_with_a_journal_orders_come_from_sessions_only(tmp_path):
 
 def test_a_crowd_fills_the_books_and_continues():
     with Exchange() as exchange:
-        residents = CrowdRunner(exchange.server, load_profile("equities"), 500.0, fill=300)
-        in_its_loop(exchange, residents.begin)
-        assert residents.requests > 100
-        filled = residents.requests
-        until(lambda: residents.requests >= filled + 50, lambda: (filled, residents.requests))
-        assert exchange.asked(lambda host: len(host.engine.market.orders)) > 50
+        crowd = CrowdRunner(exchange.server, load_profile("equities"), 500.0, fill=300)
+        in_its_loop(exchange, crowd.begin)
+        assert crowd.requests > 100
+        filled = crowd.requests
+        until(lambda: crowd.requests >= filled + 50, lambda: (filled, crowd.requests))
+        assert exchange.call(lambda host: len(host.engine.market.orders)) > 50

@@ -36,7 +36,7 @@ def test_extremes_of_a_session_are_answered_and_survive_a_restart(tmp_path, vers
             assert alive.startswith("ExecutionReport_"), (name, field)
             number = floor.numbers[SESSION].to_bytes(4, "little")
             floor.host.receive(floor.lines[SESSION], part[:16] + number + part[20:], floor.now)
-            answers = floor.heard(SESSION)
+            answers = floor.read_messages(SESSION)
             assert answers, (name, field)
             assert floor.host.faults.count == 0, (name, field, answers)
             if answers[-1][0] == "Terminate":

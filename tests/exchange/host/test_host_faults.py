@@ -37,9 +37,9 @@ def booming(function, times=1):
     return boom
 
 
-def broken(monkeypatch, floor, place):
+def broken(monkeypatch, floor, stage):
     """Make one step in an order's path fail once, after it has done its work."""
-    match place:
+    match stage:
         case "apply":
             handlers = engine_module._HANDLERS
             monkeypatch.setitem(handlers, NewOrder, booming(handlers[NewOrder]))
@@ -59,19 +59,19 @@ def requests(floor):
     return sum(record.kind == RecordKind.REQUEST for record in floor.journal.records())
 
 
-@pytest.mark.parametrize("place", ["apply", "report", "encode"])
-def test_a_request_that_fails_is_rejected_and_leaves_no_trace(tmp_path, monkeypatch, place, caplog):
+@pytest.mark.parametrize("stage", ["apply", "report", "encode"])
+def test_a_request_that_fails_is_rejected_and_leaves_no_trace(tmp_path, monkeypatch, stage, caplog):
     floor = HostFloor(tmp_path)
     with_feed(floor)
     floor.request("new", SESSION, 1, "BUY", 12, 100, 0)
     floor.host.commit()
     floor.request("new", SESSION + 1, 2, "BUY", 11, 300, 0)  # in the same turn
-    floor.heard(SESSION)
+    floor.read_messages(SESSION)
     before = whole_state(floor.host)
     kept = len(before[0][SESSION][4])
-    broken(monkeypatch, floor, place)
+    broken(monkeypatch, floor, stage)
     floor.request("new", SESSION, 3, "SELL", 12, 100, 0)
-    ((name, values),) = floor.heard(SESSION)
+    ((name, values),) = floor.read_messages(SESSION)
     assert (name, values["refSeqNum"], values["text"]) == (
         "BusinessMessageReject", 2, "the request could not be processed",
     )  # fmt: skip
@@ -84,10 +84,10 @@ def test_a_request_that_fails_is_rejected_and_leaves_no_trace(tmp_path, monkeypa
     assert len(after[0][SESSION][4]) == kept + 1
     assert requests(floor) == 2
     floor.request("new", SESSION, 4, "SELL", 12, 100, 0)  # the same order again: it trades
-    assert [name for name, _ in floor.heard(SESSION)] == [
+    assert [name for name, _ in floor.read_messages(SESSION)] == [
         "ExecutionReport_New", "ExecutionReport_Trade", "ExecutionReport_Trade",
     ]  # fmt: skip
-    assert [name for name, _ in floor.heard(SESSION + 1)][-1] == "ExecutionReport_New"
+    assert [name for name, _ in floor.read_messages(SESSION + 1)][-1] == "ExecutionReport_New"
     again = replayed(floor)
     assert whole_state(again) == whole_state(floor.host)
     assert not again.faults.skipped_records
@@ -98,16 +98,16 @@ def test_a_failure_of_the_session_layer_ends_that_connection_alone(tmp_path, mon
     before = whole_state(floor.host)
     broken(monkeypatch, floor, "session")
     floor.request("new", SESSION, 1, "BUY", 12, 100, 0)
-    assert [name for name, _ in floor.heard(SESSION)][-1] == "Terminate"
+    assert [name for name, _ in floor.read_messages(SESSION)][-1] == "Terminate"
     assert floor.lines[SESSION].closing
     assert floor.host.faults.count == 1
     assert whole_state(floor.host) == before
     floor.request("new", SESSION + 1, 1, "BUY", 12, 100, 0)
-    assert [name for name, _ in floor.heard(SESSION + 1)][-1] == "ExecutionReport_New"
+    assert [name for name, _ in floor.read_messages(SESSION + 1)][-1] == "ExecutionReport_New"
     floor.numbers[SESSION] = 1
     floor.connect(SESSION)
     floor.request("new", SESSION, 1, "BUY", 12, 100, 0)
-    assert [name for name, _ in floor.heard(SESSION)][-1] == "ExecutionReport_New"
+    assert [name for name, _ in floor.read_messages(SESSION)][-1] == "ExecutionReport_New"
     assert whole_state(replayed(floor)) == whole_state(floor.host)
 
 
@@ -123,13 +123,13 @@ def test_messages_that_cannot_be_encoded_together_end_their_connection_alone(tmp
         for number in (1, 2, 3):
             floor.request("new", SESSION, number, "SELL", 12, 100, 0)
     floor.host.receive(line, b"".join(sent), floor.now)
-    assert [name for name, _ in floor.heard(SESSION)][-1] == "Terminate"
+    assert [name for name, _ in floor.read_messages(SESSION)][-1] == "Terminate"
     assert whole_state(floor.host) == before
     assert requests(floor) == 1
     floor.numbers[SESSION] = 1
     floor.connect(SESSION)
     floor.host.receive(floor.lines[SESSION], b"".join(sent), floor.now)
-    assert [name for name, _ in floor.heard(SESSION + 1)][-1] == "ExecutionReport_Trade"
+    assert [name for name, _ in floor.read_messages(SESSION + 1)][-1] == "ExecutionReport_Trade"
     assert whole_state(replayed(floor)) == whole_state(floor.host)
 
 
@@ -154,9 +154,9 @@ def test_of_several_messages_in_one_read_only_the_failing_one_is_rejected(
             raise BoomError("boom")
 
     monkeypatch.setitem(handlers, NewOrder, boom)
-    floor.heard(SESSION)
+    floor.read_messages(SESSION)
     floor.host.receive(line, b"".join(sent), floor.now)
-    found = floor.heard(SESSION)
+    found = floor.read_messages(SESSION)
     expected = ["ExecutionReport_New"] * 3
     expected[failing - 1] = "BusinessMessageReject"
     assert [name for name, _ in found] == expected
@@ -189,7 +189,7 @@ def test_the_end_of_a_failing_auction_is_abandoned(tmp_path, monkeypatch):
     assert floor.host.faults.count == 1
     assert floor.host.next_due_ns is None
     floor.request("new", SESSION, 1, "BUY", 12, 100, 0)
-    assert [name for name, _ in floor.heard(SESSION)][-1] == "ExecutionReport_New"
+    assert [name for name, _ in floor.read_messages(SESSION)][-1] == "ExecutionReport_New"
     assert whole_state(replayed(floor)) == whole_state(floor.host)
 
 
@@ -197,18 +197,18 @@ def test_a_request_that_fails_after_the_risk_engine_is_voided(tmp_path, monkeypa
     floor = HostFloor(tmp_path, replace(SETTINGS, risk=RiskDelay(5 * MS)))
     floor.request("new", SESSION, 1, "BUY", 12, 100, 0)
     floor.host.commit()  # the journal has it before it arrives
-    floor.heard(SESSION)
+    floor.read_messages(SESSION)
     books = whole_state(floor.host)[1:]
     broken(monkeypatch, floor, "apply")
     floor.now += 10 * MS
     floor.host.advance(floor.now)
-    ((name, values),) = floor.heard(SESSION)
+    ((name, values),) = floor.read_messages(SESSION)
     assert (name, values["refSeqNum"]) == ("BusinessMessageReject", 1)
     assert whole_state(floor.host)[1:] == books
     floor.request("new", SESSION, 2, "BUY", 12, 100, 0)
     floor.now += 10 * MS
     floor.host.advance(floor.now)
-    assert [name for name, _ in floor.heard(SESSION)] == ["ExecutionReport_New"]
+    assert [name for name, _ in floor.read_messages(SESSION)] == ["ExecutionReport_New"]
     assert whole_state(replayed(floor)) == whole_state(floor.host)
 
 
@@ -254,9 +254,9 @@ def test_a_record_that_fails_at_the_start_is_set_aside_and_named(tmp_path, monke
     handlers = engine_module._HANDLERS
     monkeypatch.setitem(handlers, NewOrder, booming(handlers[NewOrder]))
     again = replayed(floor)
-    ((place, found),) = again.faults.skipped_records.items()
+    ((position, found),) = again.faults.skipped_records.items()
     assert (found.kind, found.reason) == ("REQUEST", "BoomError: boom")
-    assert (found.file, found.offset) == place[:2]
+    assert (found.file, found.offset) == position[:2]
     assert sorted(order.quantity for order in again.engine.market.orders.values()) == [200, 300]
     assert again.store.state(SESSION).next_incoming == 4
 

@@ -80,7 +80,7 @@ def shown(view):
 
 def is_the_engines(listener, exchange):
     book = listener.channel.book(PETR4)
-    view = exchange.asked(lambda host: host.engine.book(PETR4))
+    view = exchange.call(lambda host: host.engine.book(PETR4))
     return book.state.name in ("VALID", "EMPTY") and rows(book) == shown(view)
 
 
@@ -92,7 +92,7 @@ def trade(client, rng, count, first):
     named = set()
     news = 0
     while news < count:
-        (found,) = client.hear()
+        (found,) = client.read_messages()
         news += found[0] == "ExecutionReport_New"
         named.add(found[1].get("secondaryOrderID"))
     return named
@@ -137,8 +137,8 @@ def test_operations_are_on_the_feed():
         exchange.control(command="news", headline="Something happened", symbol="PETR4")
         exchange.control(command="halt", symbol="PETR4")
 
-        def told():
+        def news_received():
             names = {type(event).__name__ for event in listener.channel.take_events()}
             return "NewsReceived" in names
 
-        listener.until(told)
+        listener.until(news_received)

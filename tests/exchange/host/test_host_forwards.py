@@ -19,12 +19,12 @@ def exchange():
         yield running
 
 
-def say(client, name, **values):
+def send_quote_message(client, name, **values):
     """A quote message; its header goes in both directions."""
     header = client.header()
     flag = "eventIndicator" if client.peer.version >= 5 else "possResend"
     header[flag] = 0 if client.peer.version >= 5 else "FALSE_VALUE"
-    client.say(client.peer.frame(name, businessHeader=header, **(DESK | values)))
+    client.send_data(client.peer.frame(name, businessHeader=header, **(DESK | values)))
 
 
 def request_id(client):
@@ -45,7 +45,7 @@ def declare(client, **changes):
         "noSides": [{"side": "BUY", "account": 77}],
         **request_id(client),
     }
-    say(client, "QuoteRequest", **(values | changes))
+    send_quote_message(client, "QuoteRequest", **(values | changes))
     return client.one("QuoteStatusReport")
 
 
@@ -62,7 +62,7 @@ def answer(client, name, quote_id, **changes):
         }
     if name == "QuoteRequestReject":
         values |= {"contraBroker": 85, "transactTime": 0, "noSides": []}
-    say(client, name, **(values | changes))
+    send_quote_message(client, name, **(values | changes))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -90,9 +90,9 @@ def test_003_15_3_2_with_cash_there_are_two_trades(exchange):
     declare(initiator, executeUnderlyingTrade="UNDERLYING_OPPOSING_TRADE")
     answer(respondent, "Quote", respondent.one("QuoteRequest")["quoteID"])
     initiator.one("QuoteStatusReport")
-    fills = [values for _, values in initiator.hear(2)]
-    told = [(fill["securityID"], fill["side"]) for fill in fills]
-    assert told == [(PETR4T, "BUY"), (PETR4, "SELL")]
+    fills = [values for _, values in initiator.read_messages(2)]
+    legs = [(fill["securityID"], fill["side"]) for fill in fills]
+    assert legs == [(PETR4T, "BUY"), (PETR4, "SELL")]
 
 
 def test_003_15_3_6_a_forward_is_refused_or_cancelled(exchange):
@@ -125,7 +125,7 @@ def test_003_15_3_7_invalid_requests_are_rejected_with_a_reason(exchange):
     refused = declare(client, daysToSettlement=5)
     assert refused["quoteStatus"] == "REJECTED"
     assert "16 to 999" in refused["text"]
-    say(client, "QuoteRequest", securityID=PETR4T, contraBroker=127, transactTime=0,
+    send_quote_message(client, "QuoteRequest", securityID=PETR4T, contraBroker=127, transactTime=0,
         price=Decimal(1), settlType="MUTUAL", orderQty=100, fixedRate=Decimal(0),
         daysToSettlement=30, quoteReqID=1, noSides=[])  # fmt: skip
     assert client.one("BusinessMessageReject")["refMsgType"] == "QuoteRequest"

@@ -32,15 +32,15 @@ def full(monkeypatch):
     return left
 
 
-@pytest.mark.parametrize("room", [0, 1, 7, 29, 30, 31, 45])
-def test_what_does_not_fit_is_not_there_and_what_did_is(tmp_path, full, room):
+@pytest.mark.parametrize("capacity", [0, 1, 7, 29, 30, 31, 45])
+def test_what_does_not_fit_is_not_there_and_what_did_is(tmp_path, full, capacity):
     journal = Journal(tmp_path)
     for _ in range(3):
         journal.append(*RECORD)
     journal.commit()
     for _ in range(2):
         journal.append(*RECORD)
-    full[0] = room
+    full[0] = capacity
     with pytest.raises(UsageError, match="cannot be written: No space left on device; the exch"):
         journal.commit()
     # Even if there is space again, nothing is appended after the lost part.
@@ -99,23 +99,23 @@ def test_market_operations_get_no_success_for_what_is_not_journaled(tmp_path, fu
     full[0] = 10**9
     with Exchange(quiet_settings(), journal=tmp_path) as exchange:
         with pytest.raises(UsageError, match="already"):
-            exchange.asked(lambda host: host.control({"command": "resume", "symbol": "VALE3"}, 0))
+            exchange.call(lambda host: host.control({"command": "resume", "symbol": "VALE3"}, 0))
         exchange.control(command="resume", symbol="PETR4")  # it is still halted
 
 
 def test_the_command_ends_with_an_error_and_a_restart_has_all_acknowledged_requests(tmp_path):
     ports = free_ports(2)
-    running = Process(tmp_path, ports, room=20_000)
+    running = Process(tmp_path, ports, max_bytes=20_000)
     client = Client(ports[0])
     client.log_on()
-    told, sent = [], 0
+    acknowledged, sent = [], 0
     with contextlib.suppress(OSError, EOFError):
         while sent < 2_000:
             for _ in range(10):
                 sent += 1
                 client.new(sent, quantity=100, price=10)
-            told += [values["clOrdID"] for _, values in client.hear(10)]
-    assert 0 < len(told) < sent
+            acknowledged += [values["clOrdID"] for _, values in client.read_messages(10)]
+    assert 0 < len(acknowledged) < sent
     words = running.process.stderr.read()
     assert running.process.wait(PATIENCE_S) == 2
     running.process.stderr.close()
@@ -125,7 +125,7 @@ def test_the_command_ends_with_an_error_and_a_restart_has_all_acknowledged_reque
     again = Process(tmp_path, ports)
     client = Client(ports[0])
     ack = client.establish(1, sent + 1)
-    assert ack["lastIncomingSeqNo"] >= max(told)
-    assert ack["nextSeqNo"] > len(told)
+    assert ack["lastIncomingSeqNo"] >= max(acknowledged)
+    assert ack["nextSeqNo"] > len(acknowledged)
     again.kill()
     client.close()

@@ -125,7 +125,7 @@ def fuzz(version, seed, folder):
                 if connections == 1:
                     client.log_on()
                 else:
-                    following = exchange.asked(lambda host: host.store.state(SESSION).next_incoming)
+                    following = exchange.call(lambda host: host.store.state(SESSION).next_incoming)
                     client.establish(1, following)
                 peer = RawPeer(version)
                 peer.number = 1 if connections == 1 else following
@@ -133,17 +133,17 @@ def fuzz(version, seed, folder):
                     for frame in requests(peer, rng):
                         broken = rng.random() < 0.1
                         mutations += broken
-                        client.say(mutated(frame, rng) if broken else frame)
+                        client.send_data(mutated(frame, rng) if broken else frame)
             with contextlib.suppress(OSError):
-                client.say(rng.randbytes(rng.randrange(64)))
+                client.send_data(rng.randbytes(rng.randrange(64)))
             client.close()
-            until(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
+            until(lambda: exchange.call(lambda host: not host.store.state(SESSION).connected))
             number += 1
             other.new(1000 + number, quantity=100, price=5)
             answered += other.one("ExecutionReport_New")["clOrdID"] == 1000 + number
         assert exchange.error is None
         assert answered == number >= 3
-        assert exchange.asked(lambda host: host.requests) > 2 * number
+        assert exchange.call(lambda host: host.requests) > 2 * number
     journal = Journal(folder)
     again = ExchangeHost(exchange.settings, journal)
     again.replay()
@@ -157,7 +157,7 @@ def test_silent_or_invalid_connections_leave_no_state():
         for _ in range(200):
             client = exchange.connect()
             with contextlib.suppress(OSError):
-                client.say(rng.randbytes(rng.randrange(200)))
+                client.send_data(rng.randbytes(rng.randrange(200)))
             client.close()
         # A later client is served, which shows that all earlier ones were accepted.
         trader = exchange.trader()
@@ -165,4 +165,4 @@ def test_silent_or_invalid_connections_leave_no_state():
         assert trader.one("ExecutionReport_New")["clOrdID"] == 1
         trader.close()
         until(lambda: exchange.server.connections == 0)
-        until(lambda: exchange.asked(lambda host: len(host.talking)) == 0)
+        until(lambda: exchange.call(lambda host: len(host.talking)) == 0)

@@ -42,7 +42,7 @@ def served(floor, number):
     line.take_output()
     floor.numbers[SESSION] = host.store.state(SESSION).next_incoming
     floor.request("new", SESSION, number, "BUY", 5, 100, 0)
-    return [name for name, _ in floor.heard(SESSION)]
+    return [name for name, _ in floor.read_messages(SESSION)]
 
 
 def replayed(floor):

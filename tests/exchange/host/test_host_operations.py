@@ -58,7 +58,7 @@ def test_operations_cancel_orders_and_take_instruments_off(exchange):
     client = exchange.trader()
     client.new(1)
     client.new(2)
-    first, _ = client.hear(2)
+    first, _ = client.read_messages(2)
     exchange.control(command="cancel", order=first[1]["orderID"])
     cancelled = client.one("ExecutionReport_Cancel")
     assert cancelled["execRestatementReason"] == "MARKET_OPTION"
@@ -74,7 +74,7 @@ def test_an_auction_ends_automatically(exchange):
     exchange.control(command="auction", symbol="PETR4", until_ns=time.time_ns() + 300_000_000)
     client.new(1, "BUY", 100, 12)
     client.new(2, "SELL", 100, 12)
-    names = [name for name, _ in client.hear(4)]
+    names = [name for name, _ in client.read_messages(4)]
     assert names == ["ExecutionReport_New"] * 2 + ["ExecutionReport_Trade"] * 2
 
 
@@ -96,8 +96,8 @@ def test_a_session_can_be_disconnected(exchange):
     client = exchange.trader()
     exchange.control(command="disconnect", session=SESSION)
     assert client.ended()[-1][0] == "Terminate"
-    told = exchange.control(command="disconnect", session=SESSION)
-    assert told == {"error": f"session {SESSION} is not connected"}
+    reply = exchange.control(command="disconnect", session=SESSION)
+    assert reply == {"error": f"session {SESSION} is not connected"}
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_session_can_be_disconnected(exchange):
     ],
 )
 def test_requests_that_make_no_sense_change_nothing(exchange, request_, words):
-    told = send_request(exchange.server.control_port, request_)
-    assert words in told["error"]
+    reply = send_request(exchange.server.control_port, request_)
+    assert words in reply["error"]
     assert exchange.control(command="status")["orders"] == 0
 
 
@@ -158,10 +158,10 @@ def test_metrics_and_health():
         client = exchange.trader()
         client.new(1)
         client.one("ExecutionReport_New")
-        place = f"http://127.0.0.1:{exchange.server.metrics_port}"
-        with urllib.request.urlopen(f"{place}/metrics") as answer:
+        address = f"http://127.0.0.1:{exchange.server.metrics_port}"
+        with urllib.request.urlopen(f"{address}/metrics") as answer:
             text = answer.read().decode()
-        with urllib.request.urlopen(f"{place}/health") as answer:
+        with urllib.request.urlopen(f"{address}/health") as answer:
             assert answer.read() == b"serving\n"
     assert "pregao_exchange_requests_total 1\n" in text
     assert "pregao_exchange_connections 1\n" in text

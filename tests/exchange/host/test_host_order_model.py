@@ -36,14 +36,14 @@ def trader(exchange):
 def test_003_7_1_4_a_stop_order_reports_its_activation(exchange, trader):
     other = exchange.trader(session_id=OTHER)
     trader.single(1, ordType="STOP_LIMIT", stopPx=Decimal(12), memo="mine", account=77)
-    accepted = trader.hear()[0]
+    accepted = trader.read_messages()[0]
     assert row(accepted, *STATE) == ("New", 1, "STOP_LIMIT", "NEW", "FALSE_VALUE")
     assert accepted[1]["stopPx"] == Decimal(12)
     other.new(1, "SELL", 300)
     other.one("ExecutionReport_New")
     other.new(2, quantity=300, memo="not mine")
-    # What was said of the order is kept, though another's request made it active.
-    active = trader.hear()[0]
+    # The values of the order are kept, though another's request made it active.
+    active = trader.read_messages()[0]
     assert row(active, *STATE) == ("New", 1, "LIMIT", "NEW", "TRUE_VALUE")
     assert (active[1]["stopPx"], active[1]["memo"], active[1]["account"]) == (None, "mine", 77)
     trader.cancel(2, 1)
@@ -84,10 +84,10 @@ def test_003_16_3_market_protection(exchange, trader):
     command = SetProtection(
         7, 85, 123, (ProtectionReference(PETR4),), interval_ns=10**12, executions=1
     )
-    exchange.asked(lambda host: host.engine.apply(command, host.now_ns))
+    exchange.call(lambda host: host.engine.apply(command, host.now_ns))
     trader.new(1, account=123)
     trader.new(2, account=123, price=11)
-    trader.hear(2)
+    trader.read_messages(2)
     other.new(1, "SELL")
     trader.one("ExecutionReport_Trade")
     gone = trader.one("ExecutionReport_Cancel")
@@ -105,12 +105,12 @@ def test_003_7_1_6_a_retail_order_trades_with_its_firms_provider(exchange, trade
     other = exchange.trader(session_id=OTHER)
     other.new(1, "SELL", 100, 12)
     other.new(2, "BUY", 100, 11)
-    other.hear(2)
+    other.read_messages(2)
     trader.single(1, "SELL", 1000, None, ordType="RLP")
     trader.one("ExecutionReport_New")
     trader.single(2, "BUY", 100, 12, routingInstruction="RETAIL_LIQUIDITY_TAKER")
     trader.one("ExecutionReport_New")
-    fills = [values for _, values in trader.hear(2)]
+    fills = [values for _, values in trader.read_messages(2)]
     assert {fill["clOrdID"] for fill in fills} == {1, 2}
     assert {fill["lastPx"] for fill in fills} == {Decimal("11.99")}
 
@@ -120,7 +120,7 @@ def test_003_16_1_4_mass_action_by_asset_and_investor(exchange):
     trader.new(1, investorID=ME)
     trader.new(2, securityID=VALE3)
     trader.new(3)
-    trader.hear(3)
+    trader.read_messages(3)
     trader.mass_cancel(10, asset="VALE")
     assert trader.one("ExecutionReport_Cancel")["clOrdID"] == 2
     trader.one("OrderMassActionReport")
@@ -162,13 +162,13 @@ def test_a_sweep_and_cross(exchange):
         crossType="CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT",
         crossPrioritization="BUY_SIDE_IS_PRIORITIZED",
     )
-    told = trader.hear(6)
-    kinds = [name.removeprefix("ExecutionReport_") for name, _ in told]
+    messages = trader.read_messages(6)
+    kinds = [name.removeprefix("ExecutionReport_") for name, _ in messages]
     assert kinds == ["New", "New", "Trade", "Trade", "Trade", "Cancel"]
-    gone = told[-1][1]
+    gone = messages[-1][1]
     assert gone["execRestatementReason"] == "CANCEL_REMAINING_FROM_SWEEP_CROSS"
     trader.cross(8, 3, 4, crossType="CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT")
-    assert [name for name, _ in trader.hear(2)] == ["ExecutionReport_Reject"] * 2
+    assert [name for name, _ in trader.read_messages(2)] == ["ExecutionReport_Reject"] * 2
 
 
 def define(trader, *legs):
@@ -198,7 +198,7 @@ def test_003_15_1_a_strategy_is_created_and_traded(exchange, version):
     other.one("ExecutionReport_New")
     trader.new(1, "BUY", 200, -20, securityID=number)
     trader.one("ExecutionReport_New")
-    spread, *legs = (values for _, values in trader.hear(3))
+    spread, *legs = (values for _, values in trader.read_messages(3))
     assert (spread["securityID"], spread["multiLegReportingType"]) == (number, "MULTILEG_SECURITY")
     assert [(leg["securityID"], leg["side"]) for leg in legs] == [(PETR4, "BUY"), (VALE3, "SELL")]
     for leg in legs:
@@ -218,23 +218,23 @@ def test_003_15_1_1_a_strategy_that_cannot_be_is_rejected(trader):
 
 def test_000_18_a_trade_with_an_implied_order_is_reported_with_its_legs():
     with Exchange(quiet_settings(implied_orders=True)) as exchange:
-        numbers = exchange.asked(
+        numbers = exchange.call(
             lambda host: {x.symbol: x.security_id for x in host.engine.instruments}
         )
         first, second, spread = (numbers[name] for name in ("DI1F27", "DI1N27", "DIIF27N27"))
         legs, trader = exchange.trader(), exchange.trader(session_id=OTHER)
         legs.request("SimpleNewOrder", 72, **order(1, "BUY", first, "13.5"))
         legs.request("SimpleNewOrder", 72, **order(2, "SELL", second, "13.1"))
-        legs.hear(2)
+        legs.read_messages(2)
         trader.request("SimpleNewOrder", 72, **order(1, "BUY", spread, "-0.4"))
         trader.one("ExecutionReport_New")
-        told = [values for _, values in trader.hear(3)]
-        assert [(fill["securityID"], fill["side"], fill["lastPx"]) for fill in told] == [
+        fills = [values for _, values in trader.read_messages(3)]
+        assert [(fill["securityID"], fill["side"], fill["lastPx"]) for fill in fills] == [
             (spread, "BUY", Decimal("-0.4")),
             (first, "SELL", Decimal("13.5")),
             (second, "BUY", Decimal("13.1")),
         ]
-        assert {values["clOrdID"] for _, values in legs.hear(2)} == {1, 2}
+        assert {values["clOrdID"] for _, values in legs.read_messages(2)} == {1, 2}
 
 
 def order(cl_ord_id, side, security_id, price):

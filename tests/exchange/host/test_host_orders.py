@@ -26,7 +26,7 @@ def trader(exchange):
 def test_003_7_1_20_1_plain_modification(trader):
     trader.new(20230301, quantity=1000, price=12)
     trader.modify(20230322, 20230301, quantity=1400, price=12)
-    new, modified = trader.hear(2)
+    new, modified = trader.read_messages(2)
     assert row(new, "clOrdID", "orderID", "price", "orderQty", "ordStatus") == (
         "New", 20230301, 1, 12, 1000, "NEW",
     )  # fmt: skip
@@ -40,9 +40,9 @@ def test_003_7_1_20_2_modification_in_flight(exchange, trader):
     trader.new(20230301, quantity=1000, price=12)
     trader.one("ExecutionReport_New")
     seller.new(1, "SELL", 200, 12)
-    seller.hear(2)
+    seller.read_messages(2)
     trader.modify(20230322, 20230301, quantity=1300, price=12)
-    trade, modified = trader.hear(2)
+    trade, modified = trader.read_messages(2)
     assert row(trade, "clOrdID", "orderQty", "ordStatus", "cumQty", "leavesQty", "lastQty") == (
         "Trade", 20230301, 1000, "PARTIALLY_FILLED", 200, 800, 200,
     )  # fmt: skip
@@ -56,9 +56,9 @@ def test_003_7_1_20_3_modification_below_the_filled_quantity(exchange, trader):
     trader.new(20230301, quantity=1000, price=12)
     trader.one("ExecutionReport_New")
     seller.new(1, "SELL", 800, 12)
-    seller.hear(2)
+    seller.read_messages(2)
     trader.modify(20230322, 20230301, quantity=700, price=12)
-    trade, cancelled = trader.hear(2)
+    trade, cancelled = trader.read_messages(2)
     assert row(trade, "ordStatus", "cumQty", "leavesQty") == ("Trade", "PARTIALLY_FILLED", 800, 200)
     assert row(cancelled, "clOrdID", "origClOrdID", "ordStatus", "cumQty") == (
         "Cancel", 20230322, 20230301, "CANCELED", 800,
@@ -69,7 +69,7 @@ def test_003_7_3_the_simple_messages_take_fewer_types_and_validities(trader):
     trader.new(1, ordType=ord("K"))
     trader.new(2, timeInForce=ord("6"))
     trader.single(3, ordType="MARKET_WITH_LEFTOVER_AS_LIMIT", price=None)
-    first, second, third = trader.hear(3)
+    first, second, third = trader.read_messages(3)
     assert first[1]["text"].startswith("ordType has no value")
     assert second[1]["text"].startswith("timeInForce has no value")
     assert row(third, "ordRejReason") == ("Reject", 2013)
@@ -78,7 +78,7 @@ def test_003_7_3_the_simple_messages_take_fewer_types_and_validities(trader):
 def test_003_7_3_2_the_simple_change_changes_price_and_quantity_alone(trader):
     trader.single(1, timeInForce="GOOD_TILL_CANCEL", maxFloor=100, price=12)
     trader.modify(2, 1, quantity=2000, price=13, timeInForce="DAY")
-    _, modified = trader.hear(2)
+    _, modified = trader.read_messages(2)
     assert row(modified, "timeInForce", "maxFloor", "orderQty", "price") == (
         "Modify", "GOOD_TILL_CANCEL", 100, 2000, 13,
     )  # fmt: skip
@@ -88,7 +88,7 @@ def test_003_7_6_1_2_chained_identifiers(trader):
     trader.new(202211141530, price=12, quantity=1000)
     trader.modify(202211141531, 202211141530, price=12, quantity=1200)
     trader.modify(202211141532, 202211141531, price=12, quantity=1400)
-    found = [row(each, *STATE) for each in trader.hear(3)]
+    found = [row(each, *STATE) for each in trader.read_messages(3)]
     assert found == [
         ("New", 202211141530, None, 1, 1000, "NEW", None, None),
         ("Modify", 202211141531, 202211141530, 1, 1200, "REPLACED", 0, 1200),
@@ -100,7 +100,7 @@ def test_003_7_6_1_3_identifiers_are_echoed_in_rejects_too(trader):
     trader.new(202211141530)
     trader.modify(202211141531, 202211141530, quantity=1250, price=12)  # no multiple of the lot
     trader.modify(202211141532, 202211141530, quantity=1400, price=13)
-    found = [row(each, "clOrdID", "origClOrdID", "orderQty") for each in trader.hear(3)]
+    found = [row(each, "clOrdID", "origClOrdID", "orderQty") for each in trader.read_messages(3)]
     assert found == [
         ("New", 202211141530, None, 1000),
         ("Reject", 202211141531, 202211141530, 1250),
@@ -115,7 +115,7 @@ def test_003_7_6_1_3_one_number_can_be_used_for_a_complete_chain(trader):
     trader.modify(number, number, quantity=1400)
     trader.cancel(number, number, side="SELL")
     trader.cancel(number, number)
-    found = [row(each, "clOrdID", "origClOrdID") for each in trader.hear(5)]
+    found = [row(each, "clOrdID", "origClOrdID") for each in trader.read_messages(5)]
     assert [name for name, *_ in found] == ["New", "Reject", "Modify", "Reject", "Cancel"]
     assert {tuple(rest) for _, *rest in found[1:]} == {(number, number)}
 
@@ -123,10 +123,12 @@ def test_003_7_6_1_3_one_number_can_be_used_for_a_complete_chain(trader):
 def test_003_7_6_2_3_the_public_number_stays_with_fills(exchange, trader):
     seller = exchange.trader(session_id=OTHER)
     trader.new(202211141600, quantity=300)
-    (new,) = trader.hear()
+    (new,) = trader.read_messages()
     seller.new(1, "SELL", 100)
     seller.new(2, "SELL", 200)
-    found = [row(each, "orderID", "secondaryOrderID", "ordStatus") for each in trader.hear(2)]
+    found = [
+        row(each, "orderID", "secondaryOrderID", "ordStatus") for each in trader.read_messages(2)
+    ]
     number = new[1]["secondaryOrderID"]
     assert found == [
         ("Trade", 1, number, "PARTIALLY_FILLED"),
@@ -139,7 +141,7 @@ def test_003_7_6_2_3_the_public_number_changes_with_each_part_shown(exchange, tr
     trader.single(202211141600, quantity=300, maxFloor=100)
     seller.new(1, "SELL", 100)
     seller.new(2, "SELL", 200)
-    found = trader.hear(6)
+    found = trader.read_messages(6)
     names = [row(each, "ordStatus") for each in found]
     assert names.count(("New", "RESTATED")) == 2
     shown = [values["secondaryOrderID"] for name, values in found if name.endswith("_New")]
@@ -150,7 +152,7 @@ def test_003_7_6_2_3_the_public_number_changes_with_each_part_shown(exchange, tr
 def test_003_7_6_3_a_refused_order_gets_an_order_id(trader):
     trader.new(1, quantity=55)
     trader.new(2)
-    refused, new = trader.hear(2)
+    refused, new = trader.read_messages(2)
     assert refused[1]["orderID"] == 1
     assert new[1]["orderID"] == 2
 
@@ -164,7 +166,7 @@ def test_every_version_has_its_own_reports(exchange, version):
     client.cancel(3, 2)
     client.cancel(4, 3)
     names = ["New", "Modify", "Cancel", "Reject"]
-    found = client.hear(4)
+    found = client.read_messages(4)
     assert [name for name, *_ in map(row, found)] == names
     for name, values in found[:3]:
         assert values["account"] == 77, name
@@ -199,8 +201,8 @@ def test_003_12_the_memo_is_echoed_and_only_to_its_owner(exchange, trader):
     seller = exchange.trader(session_id=OTHER)
     trader.new(1, quantity=200, memo="mine")
     seller.new(2, "SELL", 100, memo="yours")
-    assert [values["memo"] for _, values in trader.hear(2)] == ["mine", "mine"]
-    assert [values["memo"] for _, values in seller.hear(2)] == ["yours", "yours"]
+    assert [values["memo"] for _, values in trader.read_messages(2)] == ["mine", "mine"]
+    assert [values["memo"] for _, values in seller.read_messages(2)] == ["yours", "yours"]
     trader.cancel(3, 1, memo="why")
     assert trader.one("ExecutionReport_Cancel")["memo"] == "why"
 
@@ -230,7 +232,7 @@ def test_003_16_malformed_messages_get_a_business_reject(trader, changes, text):
 def test_003_12_a_memo_of_more_than_40_characters_is_rejected(trader, name):
     """A sender that minds no schema can write one: its length has a byte."""
     sent = []
-    trader.say = sent.append
+    trader.send_data = sent.append
     if name == "NewOrderCross":
         trader.cross(9, 1, 2, memo="x" * 40)
     else:
@@ -245,7 +247,7 @@ def test_003_12_a_memo_of_more_than_40_characters_is_rejected(trader, name):
 def test_003_4_6_3_1_the_segment_chooses_the_engine(trader):
     trader.request("SimpleNewOrder", segment=99, **_simple(1))
     trader.request("SimpleNewOrder", segment=72, **_simple(2))
-    first, second = trader.hear(2)
+    first, second = trader.read_messages(2)
     assert first[0] == "BusinessMessageReject"
     assert "99 is not a segment" in first[1]["text"]
     assert row(second, "clOrdID", "ordRejReason") == ("Reject", 2, 2047)
@@ -262,21 +264,21 @@ def test_003_13_1_the_account_is_kept_changed_and_removed(trader):
     trader.replace(2, 1)
     trader.replace(3, 2, account=11)
     trader.replace(4, 3, accountType="REMOVE_ACCOUNT_INFORMATION")
-    found = [values["account"] for _, values in trader.hear(4)]
+    found = [values["account"] for _, values in trader.read_messages(4)]
     assert found == [10, 10, 11, None]
 
 
 def test_003_13_1_an_account_of_direct_access_cannot_be_removed(trader):
     trader.single(1, account=10, senderLocation="DMA1")
     trader.replace(2, 1, accountType="REMOVE_ACCOUNT_INFORMATION", senderLocation="DMA1")
-    _, refused = trader.hear(2)
+    _, refused = trader.read_messages(2)
     assert row(refused, "ordRejReason", "cxlRejResponseTo") == ("Reject", 7031, "REPLACE")
 
 
 def test_003_16_1_1_cancel_by_client_number(trader):
     trader.new(1)
     trader.cancel(2, 1)
-    _, cancelled = trader.hear(2)
+    _, cancelled = trader.read_messages(2)
     assert row(cancelled, "clOrdID", "origClOrdID", "orderID", "ordStatus") == (
         "Cancel", 2, 1, 1, "CANCELED",
     )  # fmt: skip
@@ -286,9 +288,9 @@ def test_003_16_1_2_cancel_of_a_filled_order(exchange, trader):
     seller = exchange.trader(session_id=OTHER)
     trader.new(1, quantity=100)
     seller.new(2, "SELL", 100)
-    seller.hear(2)
+    seller.read_messages(2)
     trader.cancel(3, 1)
-    found = trader.hear(3)
+    found = trader.read_messages(3)
     assert row(found[2], "clOrdID", "origClOrdID", "cxlRejResponseTo", "ordRejReason") == (
         "Reject", 3, 1, "CANCEL", 5,
     )  # fmt: skip
@@ -297,7 +299,7 @@ def test_003_16_1_2_cancel_of_a_filled_order(exchange, trader):
 def test_003_16_1_3_a_changed_order_keeps_its_order_id(trader):
     trader.new(1)
     trader.replace(2, 1, price=13)
-    new, modified = trader.hear(2)
+    new, modified = trader.read_messages(2)
     assert modified[1]["orderID"] == new[1]["orderID"]
 
 
@@ -305,9 +307,9 @@ def test_003_16_1_4_mass_action(trader):
     trader.new(1)
     trader.new(2, securityID=VALE3)
     trader.single(3, timeInForce="GOOD_TILL_CANCEL", price=11)
-    trader.hear(3)
+    trader.read_messages(3)
     trader.mass_cancel(4)
-    first, second, report = trader.hear(3)
+    first, second, report = trader.read_messages(3)
     for each in (first, second):
         assert each[1]["execRestatementReason"] == "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
         assert each[1]["massActionReportID"] == report[1]["massActionReportID"]
@@ -321,7 +323,7 @@ def test_003_4_8_filters_of_a_mass_action(trader):
     trader.new(1, ordTagID=5)
     trader.new(2, "SELL", price=20)
     trader.new(3, securityID=VALE3)
-    trader.hear(3)
+    trader.read_messages(3)
     trader.mass_cancel(10, ordTagID=5)
     assert trader.one("ExecutionReport_Cancel")["clOrdID"] == 1
     trader.one("OrderMassActionReport")
@@ -345,7 +347,7 @@ def test_a_mass_action_that_is_not_served_is_refused(exchange, trader):
     trader.request("OrderMassActionRequest", 99, clOrdID=4, massActionType="CANCEL_ORDERS")
     refused = trader.one("OrderMassActionReport")
     assert refused["massActionRejectReason"] == "INVALID_OR_UNKNOWN_MARKET_SEGMENT"
-    assert exchange.asked(lambda host: len(host.engine.market.orders)) == 1
+    assert exchange.call(lambda host: len(host.engine.market.orders)) == 1
 
 
 def test_a_mass_action_is_of_its_segment(exchange, trader):
@@ -353,14 +355,14 @@ def test_a_mass_action_is_of_its_segment(exchange, trader):
     trader.one("ExecutionReport_New")
     trader.request("OrderMassActionRequest", 72, clOrdID=2, massActionType="CANCEL_ORDERS")
     assert trader.one("OrderMassActionReport")["massActionResponse"] == "ACCEPTED"
-    assert exchange.asked(lambda host: len(host.engine.market.orders)) == 1
+    assert exchange.call(lambda host: len(host.engine.market.orders)) == 1
 
 
 def test_003_16_1_4_asset_and_investor_choose_too(trader):
     investor = {"prefix": 200, "document": 123456789}
     trader.new(1, investorID=investor)
     trader.new(2, securityID=VALE3)
-    trader.hear(2)
+    trader.read_messages(2)
     trader.mass_cancel(3, asset="VALE")
     assert trader.one("ExecutionReport_Cancel")["clOrdID"] == 2
     trader.one("OrderMassActionReport")
@@ -375,7 +377,7 @@ def test_003_16_2_1_an_investor_does_not_trade_with_itself(exchange):
     wish = "CANCEL_RESTING_ORDER"
     client.new(1, "BUY", 100, investorID=investor)
     client.new(2, "SELL", 100, investorID=investor, selfTradePreventionInstruction=wish)
-    found = client.hear(3)
+    found = client.read_messages(3)
     assert row(found[2], "clOrdID", "execRestatementReason") == (
         "Cancel", 1, "CANCEL_RESTING_ORDER_ON_SELF_TRADE",
     )  # fmt: skip
@@ -388,7 +390,7 @@ def test_003_7_1_4_a_stop_order_waits_and_reports_its_stop_price(exchange, trade
     assert (new["workingIndicator"], new["stopPx"]) == ("FALSE_VALUE", 13)
     other.new(1, "SELL", 100, 13)
     other.new(2, "BUY", 100, 13)
-    other.hear(4)
+    other.read_messages(4)
     triggered = trader.one("ExecutionReport_New")
     assert (triggered["ordStatus"], triggered["workingIndicator"]) == ("NEW", "TRUE_VALUE")
     assert (triggered["orderID"], triggered["memo"]) == (new["orderID"], "mine")
@@ -397,7 +399,7 @@ def test_003_7_1_4_a_stop_order_waits_and_reports_its_stop_price(exchange, trade
 def test_003_7_2_a_cancel_by_mistake_is_reported_as_such(trader):
     trader.new(1)
     trader.cancel(2, 1, execRestatementReason="CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR")
-    _, cancelled = trader.hear(2)
+    _, cancelled = trader.read_messages(2)
     reason = "ORDER_CANCELLED_DUE_TO_OPERATIONAL_ERROR"
     assert cancelled[1]["execRestatementReason"] == reason
 
@@ -412,7 +414,7 @@ def test_003_16_1_5_a_sweep_takes_the_book_first(exchange):
         crossPrioritization="BUY_SIDE_IS_PRIORITIZED",
     )  # fmt: skip
     assert other.one("ExecutionReport_Trade")["lastQty"] == 300
-    found = client.hear(2)
+    found = client.read_messages(2)
     assert [values["crossType"] for _, values in found] == [
         "CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT"
     ] * 2
@@ -420,7 +422,7 @@ def test_003_16_1_5_a_sweep_takes_the_book_first(exchange):
 
 def test_003_16_1_5_cross_order(trader):
     trader.cross(9, 1, 2, quantity=1000, price=12, memo="both", crossedIndicator="TWAP_VWAP")
-    found = trader.hear(4)
+    found = trader.read_messages(4)
     assert [row(each, "side", "crossID", "memo") for each in found[:2]] == [
         ("New", "BUY", 9, "both"),
         ("New", "SELL", 9, "both"),
@@ -437,7 +439,7 @@ def test_003_16_1_5_a_cross_through_the_book_is_refused_on_both_sides(trader):
     trader.new(1, price=13)
     trader.one("ExecutionReport_New")
     trader.cross(9, 2, 3, price=12)
-    found = trader.hear(2)
+    found = trader.read_messages(2)
     assert [row(each, "side", "clOrdID", "crossID", "ordRejReason") for each in found] == [
         ("Reject", "BUY", 2, 9, 2137),
         ("Reject", "SELL", 3, 9, 2137),
@@ -451,7 +453,7 @@ def test_crosses_that_make_no_sense_are_refused(exchange):
     assert "one SELL side" in client.one("BusinessMessageReject")["text"]
     client.cross(9, 1, 2, quantity=2**64 - 1)
     client.cross(9, 1, 2, crossType="VWAP_CROSS", price="1")
-    codes = [values["ordRejReason"] for _, values in client.hear(4)]
+    codes = [values["ordRejReason"] for _, values in client.read_messages(4)]
     assert codes == [2115, 2115, 2311, 2311]
 
 
@@ -462,7 +464,7 @@ def test_numbers_of_any_size_are_refused_or_accepted_but_never_harm(exchange):
     client.new(1, quantity=0)
     client.new(2, securityID=2**64 - 1)
     client.single(3, maxFloor=2**63, minQty=2**63)
-    codes = [row(each, "ordRejReason") for each in client.hear(5)]
+    codes = [row(each, "ordRejReason") for each in client.read_messages(5)]
     assert codes == [
         ("Reject", 2115), ("Reject", 2137), ("Reject", 2115), ("Reject", 2047), ("Reject", 2046),
     ]  # fmt: skip
@@ -488,4 +490,4 @@ def test_003_4_5_2_a_session_crosses_for_its_own_firm_alone(exchange, side, firm
     for each in sides:
         each["enteringFirm"] = 85
     trader.cross(10, 1, 2, noSides=sides)
-    assert [name for name, _ in trader.hear(4)][2:] == ["ExecutionReport_Trade"] * 2
+    assert [name for name, _ in trader.read_messages(4)][2:] == ["ExecutionReport_Trade"] * 2

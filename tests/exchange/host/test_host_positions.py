@@ -17,14 +17,14 @@ HOLDER, OTHER = SESSIONS
 FIRM = 85
 PETRF360 = 100_000_020_014
 """An American call on PETR4 at 36.00."""
-PLACE = {"senderLocation": "BVMF", "enteringTrader": "ABC"}
+SENDER = {"senderLocation": "BVMF", "enteringTrader": "ABC"}
 WISH = {
     "securityID": PETRF360,
     "account": 7,
     "posTransType": "EXERCISE",
     "clearingBusinessDate": date(2026, 5, 28),
     "contraryInstructionIndicator": "TRUE_VALUE",
-    **PLACE,
+    **SENDER,
 }
 BLOCK = {
     "securityID": PETRF360,
@@ -32,15 +32,15 @@ BLOCK = {
     "allocType": "REQUEST_TO_INTERMEDIARY",
     "allocNoOrdersType": "NOT_SPECIFIED",
     "individualAllocID": 1,
-    **PLACE,
+    **SENDER,
 }
 
 
 class Options(HostFloor):
     """An exchange whose clients trade options: segment 81."""
 
-    def say(self, session, name, segment=81, **values):
-        """Send a message and give what comes back, without the names of the messages."""
+    def send_in_segment(self, session, name, segment=81, **values):
+        """Send a message in a market segment; return the replies."""
         header = {
             "sessionID": session,
             "msgSeqNum": self.numbers[session],
@@ -50,11 +50,11 @@ class Options(HostFloor):
         self.numbers[session] += 1
         frame = self.peers[session].frame(name, businessHeader=header, **values)
         self.host.receive(self.lines[session], frame, self.now)
-        return self.heard(session)
+        return self.read_messages(session)
 
     def order(self, session, number, side, quantity, account=None):
         values = ORDER | parties(number, side, quantity, Decimal("1.20"))
-        return self.say(
+        return self.send_in_segment(
             session, "SimpleNewOrder", **(values | {"securityID": PETRF360, "account": account})
         )
 
@@ -62,22 +62,22 @@ class Options(HostFloor):
 @pytest.fixture(params=[2, 6])
 def floor(request, tmp_path):
     made = Options(tmp_path, SETTINGS, request.param)
-    made.heard(HOLDER)
-    made.heard(OTHER)
+    made.read_messages(HOLDER)
+    made.read_messages(OTHER)
     made.order(OTHER, 1, "SELL", 300, 8)
     made.order(HOLDER, 2, "BUY", 300, 7)
-    made.heard(OTHER)
+    made.read_messages(OTHER)
     yield made
     made.end()
 
 
 def test_003_15_2_an_exercise_is_reported_with_the_position(floor):
-    told = floor.say(
+    messages = floor.send_in_segment(
         HOLDER, "PositionMaintenanceRequest", **WISH, posReqID=5, longQty=200, memo="mine"
     )
     # Both sessions belong to one firm: assignments are reported to all its sessions.
-    assigned, answer = (values for _, values in told)
-    assert {name for name, _ in told} == {"PositionMaintenanceReport"}
+    assigned, answer = (values for _, values in messages)
+    assert {name for name, _ in messages} == {"PositionMaintenanceReport"}
     assert (answer["posReqID"], answer["posMaintStatus"]) == (5, "COMPLETED")
     assert (answer["account"], answer["memo"]) == (7, "mine")
     assert answer["tradeID"] == assigned["tradeID"] == 1
@@ -85,7 +85,7 @@ def test_003_15_2_an_exercise_is_reported_with_the_position(floor):
         (each["posType"], each["longQty"], each["shortQty"]) for each in answer["noPositions"]
     ] == [("TRANSACTION_QUANTITY", 300, None), ("OPTION_EXERCISE_QTY", 200, None)]
     assert (assigned["posReqID"], assigned["account"], assigned["memo"]) == (None, 8, None)
-    ((name, _),) = floor.heard(OTHER)
+    ((name, _),) = floor.read_messages(OTHER)
     assert name == "PositionMaintenanceReport"
     expected = whole_state(floor.host)
     held = floor.host.engine.market.positions.of(FIRM, 7, PETRF360).long
@@ -102,58 +102,66 @@ def test_003_15_2_an_exercise_is_reported_with_the_position(floor):
 
 
 def test_003_15_2_a_refusal_names_why(floor):
-    ((_, told),) = floor.say(HOLDER, "PositionMaintenanceRequest", **WISH, posReqID=6, longQty=301)
-    assert (told["posMaintStatus"], told["posMaintResult"]) == ("REJECTED", 2115)
-    assert told["text"] == "The account's position is too small: 301 of 300"
-    ((_, told),) = floor.say(
+    ((_, report),) = floor.send_in_segment(
+        HOLDER, "PositionMaintenanceRequest", **WISH, posReqID=6, longQty=301
+    )
+    assert (report["posMaintStatus"], report["posMaintResult"]) == ("REJECTED", 2115)
+    assert report["text"] == "The account's position is too small: 301 of 300"
+    ((_, report),) = floor.send_in_segment(
         HOLDER,
         "PositionMaintenanceCancelRequest",
         posReqID=7,
         securityID=PETRF360,
         origPosReqRefID=6,
-        **PLACE,
+        **SENDER,
     )
-    assert (told["posMaintAction"], told["posMaintStatus"]) == ("CANCEL", "REJECTED")
-    assert told["text"] == "The request is unknown or no longer pending"
+    assert (report["posMaintAction"], report["posMaintStatus"]) == ("CANCEL", "REJECTED")
+    assert report["text"] == "The request is unknown or no longer pending"
 
 
 def test_003_15_2_a_request_for_the_last_day_is_kept_and_cancelled(floor):
     wish = WISH | {"posTransType": "EXERCISE_NOT_AUTOMATIC"}
-    ((_, told),) = floor.say(HOLDER, "PositionMaintenanceRequest", **wish, posReqID=6, longQty=1)
-    assert told["posMaintStatus"] == "ACCEPTED"
-    ((_, told),) = floor.say(
+    ((_, report),) = floor.send_in_segment(
+        HOLDER, "PositionMaintenanceRequest", **wish, posReqID=6, longQty=1
+    )
+    assert report["posMaintStatus"] == "ACCEPTED"
+    ((_, report),) = floor.send_in_segment(
         HOLDER,
         "PositionMaintenanceCancelRequest",
         posReqID=7,
         securityID=PETRF360,
-        posMaintRptRefID=told["posMaintRptID"],
-        **PLACE,
+        posMaintRptRefID=report["posMaintRptID"],
+        **SENDER,
     )
-    assert (told["posReqID"], told["origPosReqRefID"]) == (7, 6)
-    assert (told["posMaintAction"], told["posMaintStatus"]) == ("CANCEL", "ACCEPTED")
+    assert (report["posReqID"], report["origPosReqRefID"]) == (7, 6)
+    assert (report["posMaintAction"], report["posMaintStatus"]) == ("CANCEL", "ACCEPTED")
 
 
 def test_003_15_2_a_purchase_is_allocated_to_block_what_was_written(floor):
     floor.order(HOLDER, 3, "SELL", 100, 7)
     traded = [values for name, values in floor.order(OTHER, 4, "BUY", 100) if "Trade" in name]
     number = traded[0]["tradeID"]
-    ((name, told),) = floor.say(
+    ((name, report),) = floor.send_in_segment(
         OTHER, "AllocationInstruction", **BLOCK, allocID=9, quantity=100, tradeID=number,
         allocAccount=8, allocQty=100,
     )  # fmt: skip
     assert name == "AllocationReport"
-    assert (told["allocID"], told["allocStatus"], told["allocRejCode"]) == (9, "ACCEPTED", None)
+    assert (report["allocID"], report["allocStatus"], report["allocRejCode"]) == (
+        9,
+        "ACCEPTED",
+        None,
+    )
     assert floor.host.engine.market.positions.of(FIRM, 8, PETRF360).blocked == 100
-    ((_, told),) = floor.say(
+    ((_, report),) = floor.send_in_segment(
         OTHER, "AllocationInstruction", **BLOCK, allocID=10, quantity=100, tradeID=number,
         allocAccount=8, allocQty=1,
     )  # fmt: skip
-    assert (told["allocStatus"], told["allocRejCode"]) == ("REJECTED_BY_INTERMEDIARY", 2115)
-    ((_, told),) = floor.say(
+    assert (report["allocStatus"], report["allocRejCode"]) == ("REJECTED_BY_INTERMEDIARY", 2115)
+    ((_, report),) = floor.send_in_segment(
         OTHER, "AllocationInstruction", **(BLOCK | {"allocTransType": "CANCEL"}), allocID=9,
         quantity=100, tradeID=number, allocAccount=8, allocQty=100,
     )  # fmt: skip
-    assert (told["allocTransType"], told["allocStatus"]) == ("CANCEL", "ACCEPTED")
+    assert (report["allocTransType"], report["allocStatus"]) == ("CANCEL", "ACCEPTED")
     assert floor.host.engine.market.positions.of(FIRM, 8, PETRF360).blocked == 0
 
 
@@ -175,9 +183,9 @@ def test_003_15_2_a_purchase_is_allocated_to_block_what_was_written(floor):
     ],
 )
 def test_a_malformed_message_gets_a_business_reject(floor, name, values, words):
-    usual = WISH if name == "PositionMaintenanceRequest" else PLACE | {"securityID": PETRF360}
-    ((told, reject),) = floor.say(HOLDER, name, **(usual | values))
-    assert told == "BusinessMessageReject"
+    usual = WISH if name == "PositionMaintenanceRequest" else SENDER | {"securityID": PETRF360}
+    ((reply, reject),) = floor.send_in_segment(HOLDER, name, **(usual | values))
+    assert reply == "BusinessMessageReject"
     assert words in reject["text"]
 
 
@@ -219,12 +227,12 @@ def with_rights(**rights):
 )
 def test_003_9_what_a_session_may_not_use_is_refused(tmp_path, changes, words):
     floor = HostFloor(tmp_path, with_rights(**RIGHTS))
-    floor.heard(HOLDER)
-    floor.heard(OTHER)
+    floor.read_messages(HOLDER)
+    floor.read_messages(OTHER)
     order = ORDER | parties(1, "BUY", 100, 32) | {"account": 7}
-    ((name, told),) = floor.send(HOLDER, "SimpleNewOrder", **(order | changes))
-    assert (name, told["businessRejectReason"]) == ("BusinessMessageReject", 6)
-    assert told["text"] == words
+    ((name, reply),) = floor.send(HOLDER, "SimpleNewOrder", **(order | changes))
+    assert (name, reply["businessRejectReason"]) == ("BusinessMessageReject", 6)
+    assert reply["text"] == words
     ((name, _),) = floor.send(HOLDER, "SimpleNewOrder", **order)
     assert name == "ExecutionReport_New"
     # Another session may use anything: that is the default.
@@ -235,17 +243,17 @@ def test_003_9_what_a_session_may_not_use_is_refused(tmp_path, changes, words):
 
 def test_003_11_the_access_category_is_checked_in_every_message(tmp_path):
     floor = HostFloor(tmp_path, with_rights(**RIGHTS))
-    floor.heard(HOLDER)
+    floor.read_messages(HOLDER)
     sides = [{"side": "BUY", "clOrdID": 7, "account": 9}, {"side": "SELL", "clOrdID": 8}]
     cross = {"crossID": 5, "securityID": 100_000_010_014, "orderQty": 100, "price": 32}
-    told = [
-        floor.send(HOLDER, "NewOrderCross", **cross, noSides=sides, **PLACE),
+    replies = [
+        floor.send(HOLDER, "NewOrderCross", **cross, noSides=sides, **SENDER),
         floor.send(
             HOLDER, "OrderCancelRequest", clOrdID=2, origClOrdID=1, securityID=5, side="BUY",
             senderLocation="DMA3", enteringTrader="ABC",
         ),
     ]  # fmt: skip
-    assert [values["text"] for ((_, values),) in told] == [
+    assert [values["text"] for ((_, values),) in replies] == [
         "account 9 is not allowed for this session",
         "senderLocation DMA3 is not allowed for this session",
     ]
@@ -254,7 +262,7 @@ def test_003_11_the_access_category_is_checked_in_every_message(tmp_path):
 
 def test_a_journal_keeps_the_rights_that_held(tmp_path):
     floor = HostFloor(tmp_path, with_rights())
-    floor.heard(HOLDER)
+    floor.read_messages(HOLDER)
     floor.send(HOLDER, "SimpleNewOrder", **(ORDER | parties(1, "BUY", 100, 32)))
     expected = whole_state(floor.host)
     floor.settings = with_rights(locations=frozenset({"DMA1"}))

@@ -31,12 +31,12 @@ def names(messages):
 def later(floor, by_ns):
     floor.now += by_ns
     floor.host.advance(floor.now)
-    return floor.heard(FIRST)
+    return floor.read_messages(FIRST)
 
 
 def test_003_7_2_a_cancel_is_rejected_because_it_came_before_its_order(tmp_path):
     floor = HostFloor(tmp_path, replace(SETTINGS, risk=RiskDelay(5 * MS)))
-    floor.heard(FIRST)
+    floor.read_messages(FIRST)
     assert floor.send(FIRST, "SimpleNewOrder", **order(1)) == []
     rejected = floor.send(FIRST, "OrderCancelRequest", clOrdID=2, origClOrdID=1, **CANCEL)
     assert names(rejected) == ["Reject"]
@@ -52,14 +52,14 @@ def test_003_7_2_a_cancel_is_rejected_because_it_came_before_its_order(tmp_path)
 
 def test_003_7_2_a_mass_action_overtakes_too_and_crosses_are_overtaken(tmp_path):
     floor = HostFloor(tmp_path, replace(SETTINGS, risk=RiskDelay(5 * MS)))
-    floor.heard(FIRST)
+    floor.read_messages(FIRST)
     assert floor.send(FIRST, "SimpleNewOrder", **order(1)) == []
     sides = [{"side": "BUY", "clOrdID": 7}, {"side": "SELL", "clOrdID": 8}]
     parties_ = {"senderLocation": "BVMF", "enteringTrader": "ABC"}
     crossed = {"crossID": 5, "securityID": PETR4, "orderQty": 100, "price": 32, "noSides": sides}
     assert floor.send(FIRST, "NewOrderCross", **crossed, **parties_) == []
-    told = floor.send(FIRST, "OrderMassActionRequest", clOrdID=2, massActionType="CANCEL_ORDERS")
-    assert names(told) == ["OrderMassActionReport"]
+    replies = floor.send(FIRST, "OrderMassActionRequest", clOrdID=2, massActionType="CANCEL_ORDERS")
+    assert names(replies) == ["OrderMassActionReport"]
     arrived = later(floor, 5 * MS)
     assert arrived[0][1]["clOrdID"] == 1
     assert floor.host.engine.market.orders
@@ -68,7 +68,7 @@ def test_003_7_2_a_mass_action_overtakes_too_and_crosses_are_overtaken(tmp_path)
 
 def test_orders_arrive_at_their_own_time_however_late_one_looks(tmp_path):
     floor = HostFloor(tmp_path, replace(SETTINGS, risk=RiskDelay(5 * MS)))
-    floor.heard(FIRST)
+    floor.read_messages(FIRST)
     sent = floor.now
     floor.send(FIRST, "SimpleNewOrder", **order(1))
     ((_, accepted),) = later(floor, 1000 * MS)
@@ -113,7 +113,7 @@ def test_orders_of_a_session_arrive_in_their_order_within_the_bounds(sent, delay
         found.arrive(due)
         dues.append(due)
         number = arrived[-1][1]
-        earlier = [dues[place] for place, each in enumerate(arrived[:-1])
+        earlier = [dues[index] for index, each in enumerate(arrived[:-1])
                    if each[0] == arrived[-1][0]]  # fmt: skip
         assert due > times[number]
         assert due <= max([times[number] + max(delay + jitter, 1), *earlier])

@@ -26,7 +26,7 @@ def exchange():
 @pytest.fixture
 def forward(exchange):
     """PETR4T, the forward of PETR4."""
-    return exchange.asked(
+    return exchange.call(
         lambda host: next(i.security_id for i in host.engine.instruments if i.symbol == "PETR4T")
     )
 
@@ -38,7 +38,7 @@ def own_id(version, number):
 def send(client, name, **values):
     resend = {"possResend": 0} if client.peer.version < 5 else {"eventIndicator": 0}
     header = client.header() | resend
-    client.say(client.peer.frame(name, businessHeader=header, **(PARTIES | values)))
+    client.send_data(client.peer.frame(name, businessHeader=header, **(PARTIES | values)))
 
 
 def declare(client, forward, number=7, **changes):
@@ -64,12 +64,12 @@ def test_003_15_3_6_3_a_forward_is_declared_accepted_and_traded(exchange, forwar
     pending = buyer.one("QuoteStatusReport")
     assert (pending["quoteStatus"], pending["memo"]) == ("PENDING", "deal")
     assert pending["quoteReqID"] == own_id(version, 7)
-    asked = seller.one("QuoteRequest")
-    assert (asked["quoteID"], asked["contraBroker"]) == (pending["quoteID"], 85)
-    assert (asked["price"], asked["fixedRate"], asked["orderQty"]) == (36, 2, 1000)
-    assert asked["noSides"][0]["account"] is None
+    request = seller.one("QuoteRequest")
+    assert (request["quoteID"], request["contraBroker"]) == (pending["quoteID"], 85)
+    assert (request["price"], request["fixedRate"], request["orderQty"]) == (36, 2, 1000)
+    assert request["noSides"][0]["account"] is None
     send(
-        seller, "Quote", securityID=forward, quoteID=asked["quoteID"],
+        seller, "Quote", securityID=forward, quoteID=request["quoteID"],
         quoteReqID=own_id(version, 9), transactTime=time.time_ns(), price=36, orderQty=1000,
         side="SELL", settlType="BUYERS_DISCRETION", account=6, fixedRate=2, daysToSettlement=30,
     )  # fmt: skip
@@ -137,7 +137,7 @@ def test_003_15_1_a_member_makes_a_spread_and_trades_it(exchange, version):
     assert new["multiLegReportingType"] == "MULTILEG_SECURITY"
     client.new(2, "SELL", 100, "-3", securityID=made["securityID"])
     client.one("ExecutionReport_New")
-    kinds = [values["multiLegReportingType"] for _, values in client.hear(6)]
+    kinds = [values["multiLegReportingType"] for _, values in client.read_messages(6)]
     assert kinds.count("INDIVIDUALLEG_OF_MULTILEG_SECURITY") == 4
     assert kinds.count("MULTILEG_SECURITY") == 2
 

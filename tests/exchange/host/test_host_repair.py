@@ -69,24 +69,24 @@ def refused(folder, path):
 
 def entering(path, wanted):
     """The index of the record with the given request of the first session."""
-    places = [place for place, record in offsets(path) if record.kind is RecordKind.REQUEST]
-    return places[wanted]
+    found = [offset for offset, record in offsets(path) if record.kind is RecordKind.REQUEST]
+    return found[wanted]
 
 
 def test_a_lost_order_is_named_with_its_session_and_what_is_about_it(tmp_path):
     assert traded(tmp_path) == {1, 2, 3, 5, 6}
     (path,) = tmp_path.glob("journal-0*")
-    place = entering(path, 3)  # order 4, which is cancelled later
-    damaged(path, place + 21 + 6, 0x10)
+    offset = entering(path, 3)  # order 4, which is cancelled later
+    damaged(path, offset + 21 + 6, 0x10)
     with pytest.raises(
-        UsageError, match=f"at byte {place}, of kind REQUEST, session {SESSIONS[0]}"
+        UsageError, match=f"at byte {offset}, of kind REQUEST, session {SESSIONS[0]}"
     ):
         started(tmp_path)
     before = contents(tmp_path)
     found = examine_journal(tmp_path)
     assert contents(tmp_path) == before
     (finding,) = found.findings
-    assert f"journal-000001: bytes {place:,} to " in finding
+    assert f"journal-000001: bytes {offset:,} to " in finding
     assert f"session {SESSIONS[0]}" in finding
     assert found.concerns == [
         f"session {SESSIONS[0]}: request 4 missing",
@@ -94,11 +94,11 @@ def test_a_lost_order_is_named_with_its_session_and_what_is_about_it(tmp_path):
     ]
     done = repair_journal(tmp_path)
     (aside,) = done.set_aside
-    assert aside.name == f"journal-000001.damaged-{place}"
+    assert aside.name == f"journal-000001.damaged-{offset}"
     whole = before["journal-000001"]
     lost = aside.read_bytes()
-    assert whole[place : place + len(lost)] == lost
-    assert path.read_bytes() == whole[:place] + whole[place + len(lost) :]
+    assert whole[offset : offset + len(lost)] == lost
+    assert path.read_bytes() == whole[:offset] + whole[offset + len(lost) :]
     assert aside.stat().st_mode & 0o777 == 0o600
     assert started(tmp_path) == {1, 2, 3, 5, 6}
     assert examine_journal(tmp_path).sound
@@ -107,8 +107,8 @@ def test_a_lost_order_is_named_with_its_session_and_what_is_about_it(tmp_path):
 def test_what_can_be_read_of_a_damaged_request_is_named(tmp_path):
     traded(tmp_path)
     (path,) = tmp_path.glob("journal-0*")
-    place = entering(path, 2)
-    damaged(path, place + 4)  # its checksum: all of it can be read
+    offset = entering(path, 2)
+    damaged(path, offset + 4)  # its checksum: all of it can be read
     (finding,) = examine_journal(tmp_path).findings
     assert "readable parts: SimpleNewOrder clOrdID 3, securityID" in finding
 
@@ -119,16 +119,16 @@ def test_the_kind_of_a_damaged_record_decides_whether_it_is_read_as_a_request(
 ):
     traded(tmp_path)
     (path,) = tmp_path.glob("journal-0*")
-    kinds = {place: record.kind for place, record in offsets(path)}
-    monkeypatch.setattr(repair, "describe", lambda data, place: f"{words} at {place}")
+    kinds = {offset: record.kind for offset, record in offsets(path)}
+    monkeypatch.setattr(repair, "describe", lambda data, offset: f"{words} at {offset}")
     data = path.read_bytes()
-    for place in kinds:
+    for offset in kinds:
         path.write_bytes(data)
-        damaged(path, place + 4)  # its checksum: all of it can be read
+        damaged(path, offset + 4)  # its checksum: all of it can be read
         found = examine_journal(tmp_path)
         (finding,) = found.findings + found.notes
-        assert f"{words} at {place}" in finding
-        assert ("readable parts: " in finding) == (kinds[place] is RecordKind.REQUEST)
+        assert f"{words} at {offset}" in finding
+        assert ("readable parts: " in finding) == (kinds[offset] is RecordKind.REQUEST)
     assert {RecordKind.REQUEST, RecordKind.HANDSHAKE} < set(kinds.values())
 
 

@@ -74,15 +74,15 @@ def test_a_journal_cut_anywhere_makes_the_exchange_of_some_moment(tmp_path_facto
     floor.end()
     (path,) = folder.glob("journal-0*")
     header = path.stat().st_size - sizes[-1][0]
-    place = data.draw(st.integers(0, len(sizes) - 1))
+    index = data.draw(st.integers(0, len(sizes) - 1))
     torn = data.draw(st.integers(0, 5))
-    os.truncate(path, min(header + sizes[place][0] + torn, path.stat().st_size))
+    os.truncate(path, min(header + sizes[index][0] + torn, path.stat().st_size))
     journal = Journal(folder)
     again = ExchangeHost(SETTINGS, journal)
     again.replay()
     journal.close()
     if len({size for size, _ in sizes}) == len(sizes):
-        assert whole_state(again) == sizes[place][1]
+        assert whole_state(again) == sizes[index][1]
 
 
 def test_no_credentials_are_in_the_journal(tmp_path):
@@ -130,7 +130,7 @@ def test_a_new_day_begins_with_the_next_start(tmp_path):
         client = exchange.trader(ver=5)
         client.new(1)
         client.single(2, timeInForce="GOOD_TILL_CANCEL", price=11)
-        client.hear(2)
+        client.read_messages(2)
     following = replace(first, first_date=date(2026, 5, 29))
     with Exchange(following, journal=tmp_path) as exchange:
         status = exchange.control(command="status")
@@ -138,7 +138,7 @@ def test_a_new_day_begins_with_the_next_start(tmp_path):
         assert status["orders"] == 1  # the good-till-cancel one
         assert set(status["phases"].values()) == {"OPEN"}
         client = exchange.connect()
-        client.say(client.peer.negotiate(5, now=time.time_ns()))
+        client.send_data(client.peer.negotiate(5, now=time.time_ns()))
         assert client.one("NegotiateReject")["negotiationRejectCode"] == "INVALID_SESSIONVERID"
         client = exchange.connect()
         assert client.log_on(6)["nextSeqNo"] == 1
@@ -159,14 +159,14 @@ mode = "none"
 class Process:
     """`pregao exchange` as a separate process."""
 
-    def __init__(self, folder, ports, room=None):
-        """With ``room`` no file can be larger, as on a full disk."""
+    def __init__(self, folder, ports, max_bytes=None):
+        """``max_bytes`` limits the size of files, as on a full disk."""
         config = folder / "exchange.toml"
         primary, backup = ports
         config.write_text(CONFIG.format(primary=primary, backup=backup))
         code = "from pregao.cli.main import run; run()"
-        if room is not None:
-            limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))"
+        if max_bytes is not None:
+            limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({max_bytes}, {max_bytes}))"
             code = f"import resource; {limit}; {code}"
         options = ("--config", config, "--journal", folder / "journal")
         self.process = subprocess.Popen(
@@ -174,9 +174,9 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.told = []
+        self.output = []
         for line in self.process.stderr:
-            self.told.append(line)
+            self.output.append(line)
             if "ready" in line:
                 break
 
@@ -208,7 +208,7 @@ def test_after_kill_9_no_report_is_lost_and_no_order_done_twice(tmp_path):
         if round_number == 0:
             client.log_on()
         else:
-            assert any("records of the journal replayed" in line for line in running.told)
+            assert any("records of the journal replayed" in line for line in running.output)
             ack = client.establish(1, sent + 1)
             taken, following = ack["lastIncomingSeqNo"], ack["nextSeqNo"]
             assert taken <= sent
@@ -219,9 +219,9 @@ def test_after_kill_9_no_report_is_lost_and_no_order_done_twice(tmp_path):
                 client.one("NotApplied")
             for start in range(1, following, 1000):
                 count = min(1000, following - start)
-                client.say(client.peer.retransmit(start, count, now=time.time_ns()))
+                client.send_data(client.peer.retransmit(start, count, now=time.time_ns()))
                 client.one("Retransmission")
-                for name, values in client.hear(count):
+                for name, values in client.read_messages(count):
                     number = values["businessHeader"]["msgSeqNum"]
                     assert name == "ExecutionReport_New"
                     assert reports.setdefault(number, values) == values
@@ -234,7 +234,7 @@ def test_after_kill_9_no_report_is_lost_and_no_order_done_twice(tmp_path):
                 sent += 1
                 client.new(sent, quantity=100, price=10)
             with contextlib.suppress(TimeoutError):
-                for _, values in client.hear(20):
+                for _, values in client.read_messages(20):
                     reports[values["businessHeader"]["msgSeqNum"]] = values
         running.kill()
         client.close()
@@ -249,7 +249,7 @@ def test_after_kill_9_no_report_is_lost_and_no_order_done_twice(tmp_path):
 
 def test_the_command_prints_its_address_and_ends_on_request(tmp_path):
     running = Process(tmp_path, free_ports(2))
-    assert re.search(r"gateways at 127\.0\.0\.1:\d+ \(primary\)", "".join(running.told))
+    assert re.search(r"gateways at 127\.0\.0\.1:\d+ \(primary\)", "".join(running.output))
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(PATIENCE_S) == 0
     running.process.stderr.close()

@@ -18,12 +18,12 @@ def next_day(floor):
     peer = floor.peers[FIRST]
     floor.host.receive(line, peer.negotiate(2, now=floor.now), floor.now)
     floor.host.receive(line, peer.establish(2, 1, now=floor.now), floor.now)
-    return floor.heard(FIRST)
+    return floor.read_messages(FIRST)
 
 
 def with_orders(tmp_path, version):
     floor = HostFloor(tmp_path, SETTINGS, version)
-    floor.heard(FIRST)
+    floor.read_messages(FIRST)
     floor.send(FIRST, "NewOrderSingle", **(ORDER | parties(1, "BUY", 300, 31) | GOOD_TILL),
                memo="keep", account=12)  # fmt: skip
     floor.send(FIRST, "NewOrderSingle", **(ORDER | parties(2, "BUY", 200, 30)))
@@ -33,13 +33,13 @@ def with_orders(tmp_path, version):
 
 def test_003_7_1_9_at_8_4_2_a_carried_order_is_restated(tmp_path):
     floor = with_orders(tmp_path, 6)
-    told = next_day(floor)
-    assert [name for name, _ in told] == [
+    messages = next_day(floor)
+    assert [name for name, _ in messages] == [
         "NegotiateResponse",
         "EstablishAck",
         "ExecutionReport_Modify",
     ]
-    values = told[-1][1]
+    values = messages[-1][1]
     assert values["execRestatementReason"] == "GT_RESTATEMENT"
     assert values["ordStatus"] == "RESTATED"
     assert (values["clOrdID"], values["origClOrdID"]) == (1, None)
@@ -50,7 +50,7 @@ def test_003_7_1_9_at_8_4_2_a_carried_order_is_restated(tmp_path):
     floor.host.lost(floor.lines.pop(FIRST), floor.now)
     line = floor.lines[FIRST] = floor.host.connect(floor.host.active, floor.now)
     floor.host.receive(line, floor.peers[FIRST].establish(2, 1, now=floor.now), floor.now)
-    assert [name for name, _ in floor.heard(FIRST)] == ["EstablishAck"]
+    assert [name for name, _ in floor.read_messages(FIRST)] == ["EstablishAck"]
     expected = whole_state(floor.host)
     assert whole_state(floor.again()) == expected
 
@@ -63,7 +63,7 @@ def test_003_7_1_9_before_8_4_2_nothing_is_restated(tmp_path, version):
     floor.end()
 
 
-def test_an_order_that_is_gone_meanwhile_is_not_restated(tmp_path):
+def test_an_order_that_was_removed_meanwhile_is_not_restated(tmp_path):
     floor = with_orders(tmp_path, 6)
     floor.now += 10**9
     floor.host.control({"command": "day", "date": "2026-05-29"}, floor.now)

@@ -66,7 +66,7 @@ def refused(client, name, field, code):
     ],
 )
 def test_003_4_5_2_what_refuses_a_negotiation(line, changes, code):
-    line.say(line.peer.negotiate(now=now(), **changes))
+    line.send_data(line.peer.negotiate(now=now(), **changes))
     refused(line, "NegotiateReject", "negotiationRejectCode", code)
 
 
@@ -84,21 +84,21 @@ def test_003_4_5_2_what_refuses_a_negotiation(line, changes, code):
     ],
 )
 def test_003_4_5_3_what_refuses_an_establishment(line, changes, code):
-    line.say(line.peer.negotiate(now=now()))
+    line.send_data(line.peer.negotiate(now=now()))
     line.one("NegotiateResponse")
-    line.say(line.peer.establish(now=now(), **changes))
+    line.send_data(line.peer.establish(now=now(), **changes))
     refused(line, "EstablishReject", "establishmentRejectCode", code)
 
 
 def test_003_4_5_3_establish_without_negotiate(line):
-    line.say(line.peer.establish(now=now()))
+    line.send_data(line.peer.establish(now=now()))
     refused(line, "EstablishReject", "establishmentRejectCode", "UNNEGOTIATED")
 
 
 def test_a_session_has_one_connection(exchange, version):
     first = exchange.trader(version)
     second = exchange.connect(version=version)
-    second.say(second.peer.negotiate(now=now()))
+    second.send_data(second.peer.negotiate(now=now()))
     code = "DUPLICATE_SESSION_CONNECTION"
     refused(second, "NegotiateReject", "negotiationRejectCode", code)
     first.new(1)
@@ -109,7 +109,7 @@ def test_a_blocked_session_stays_out(version):
     account = SessionAccount(SESSION, FIRM, KEY, blocked=True)
     with Exchange(quiet_settings(sessions=(account,))) as exchange:
         line = exchange.connect(version=version)
-        line.say(line.peer.negotiate(now=now()))
+        line.send_data(line.peer.negotiate(now=now()))
         refused(line, "NegotiateReject", "negotiationRejectCode", "SESSION_BLOCKED")
 
 
@@ -127,7 +127,7 @@ def test_a_blocked_session_stays_out(version):
     ],
 )
 def test_003_4_4_an_invalid_message_ends_the_connection(line, data, code):
-    line.say(data)
+    line.send_data(data)
     ends_with(line, code)
 
 
@@ -137,7 +137,7 @@ def test_003_4_6_business_messages_need_a_session(line):
 
 
 def test_003_4_6_business_messages_need_an_established_session(line):
-    line.say(line.peer.negotiate(now=now()))
+    line.send_data(line.peer.negotiate(now=now()))
     line.one("NegotiateResponse")
     line.new(1)
     ends_with(line, "NOT_ESTABLISHED")
@@ -147,8 +147,8 @@ def test_several_messages_in_a_segment_and_messages_cut_anywhere(exchange, versi
     client = exchange.trader(version)
     frames = b"".join(client.peer.order(number) for number in (1, 2, 3))
     for start in range(0, len(frames), 7):
-        client.say(frames[start : start + 7])
-    assert [row(each, "clOrdID") for each in client.hear(3)] == [
+        client.send_data(frames[start : start + 7])
+    assert [row(each, "clOrdID") for each in client.read_messages(3)] == [
         ("Reject", 1001), ("Reject", 1002), ("Reject", 1003),
     ]  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_an_undecodable_order_ends_the_connection(exchange, version):
     client = exchange.trader(version)
     frame = bytearray(client.peer.order(1))
     frame[-1] = 200  # the memo would run past the end
-    client.say(bytes(frame))
+    client.send_data(bytes(frame))
     ends_with(client, "DECODING_ERROR")
 
 
@@ -175,14 +175,14 @@ def test_003_4_5_5_a_gap_is_reported_and_the_message_accepted(exchange, version)
     client = exchange.trader(version)
     client.number = 5
     client.new(1)
-    gap, new = client.hear(2)
+    gap, new = client.read_messages(2)
     assert gap == ("NotApplied", {"fromSeqNo": 1, "count": 4})
     assert row(new, "clOrdID") == ("New", 1)
 
 
 def test_003_4_5_4_2_a_sequence_moves_the_number(exchange, version):
     client = exchange.trader(version)
-    client.say(client.peer.sequence(10))
+    client.send_data(client.peer.sequence(10))
     assert client.one("NotApplied") == {"fromSeqNo": 1, "count": 9}
     client.number = 10
     client.new(1)
@@ -195,7 +195,7 @@ def test_003_4_6_2_a_number_twice_is_executed_once(exchange, version):
     client.number = 1
     client.new(2)
     client.new(3)
-    assert [row(each, "clOrdID") for each in client.hear(2)] == [("New", 1), ("New", 3)]
+    assert [row(each, "clOrdID") for each in client.read_messages(2)] == [("New", 1), ("New", 3)]
 
 
 def test_003_4_5_4_1_heartbeats_and_silence(exchange, version):
@@ -212,11 +212,11 @@ def test_003_4_5_6_messages_are_retransmitted_unchanged(exchange, version):
     client = exchange.trader(version)
     for number in range(1, 251):
         client.new(number, price=10)
-    first = client.hear(250)
-    client.say(client.peer.retransmit(1, 250, now=now()))
+    first = client.read_messages(250)
+    client.send_data(client.peer.retransmit(1, 250, now=now()))
     start = client.one("Retransmission")
     assert (start["nextSeqNo"], start["count"]) == (1, 250)
-    assert client.hear(250) == first
+    assert client.read_messages(250) == first
     assert client.one("Sequence") == {"nextSeqNo": 251}
 
 
@@ -228,7 +228,7 @@ def test_003_4_5_6_what_cannot_be_sent_again(exchange, version, first, count, co
     client = exchange.trader(version)
     client.new(1)
     client.one("ExecutionReport_New")
-    client.say(client.peer.retransmit(first, count, now=now()))
+    client.send_data(client.peer.retransmit(first, count, now=now()))
     assert client.one("RetransmitReject")["retransmitRejectCode"] == code
     client.new(2)
     client.one("ExecutionReport_New")
@@ -236,7 +236,7 @@ def test_003_4_5_6_what_cannot_be_sent_again(exchange, version, first, count, co
 
 def test_003_4_5_6_more_than_1000_end_the_connection(exchange, version):
     client = exchange.trader(version)
-    client.say(client.peer.retransmit(1, 1001, now=now()))
+    client.send_data(client.peer.retransmit(1, 1001, now=now()))
     found = client.ended()
     assert found[0][1]["retransmitRejectCode"] == "REQUEST_LIMIT_EXCEEDED"
     assert found[-1][0] == "Terminate"
@@ -251,13 +251,13 @@ def test_003_5_1_normal_connectivity(exchange, version):
     assert (ack["nextSeqNo"], ack["lastIncomingSeqNo"]) == (1, 0)
     client.new(1)
     client.one("ExecutionReport_New")
-    client.say(client.peer.terminate())
+    client.send_data(client.peer.terminate())
     ends_with(client, "FINISHED")
 
 
 def test_003_5_2_invalid_credentials(exchange, version):
     client = exchange.connect(version=version)
-    client.say(client.peer.negotiate(now=now(), key="wrong"))
+    client.send_data(client.peer.negotiate(now=now(), key="wrong"))
     refused(client, "NegotiateReject", "negotiationRejectCode", "CREDENTIALS")
     exchange.trader(version)
 
@@ -277,21 +277,21 @@ def test_003_5_4_client_side_failure(exchange, version):
     client.new(1)
     client.one("ExecutionReport_New")
     client.close()
-    until(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
+    until(lambda: exchange.call(lambda host: not host.store.state(SESSION).connected))
     lost = exchange.connect(version=version)
-    lost.say(lost.peer.negotiate(8, now=now()))
-    told = refused(lost, "NegotiateReject", "negotiationRejectCode", "ALREADY_NEGOTIATED")
-    assert told["currentSessionVerID"] == 7
+    lost.send_data(lost.peer.negotiate(8, now=now()))
+    reject = refused(lost, "NegotiateReject", "negotiationRejectCode", "ALREADY_NEGOTIATED")
+    assert reject["currentSessionVerID"] == 7
     lost = exchange.connect(version=version)
-    lost.say(lost.peer.establish(7, 1, now=now()))
+    lost.send_data(lost.peer.establish(7, 1, now=now()))
     code = "INVALID_NEXTSEQNO"
     assert (
         refused(lost, "EstablishReject", "establishmentRejectCode", code)["lastIncomingSeqNo"] == 1
     )
     lost = exchange.connect(version=version)
     lost.establish(7, 2)
-    lost.say(lost.peer.retransmit(1, 1, now=now()))
-    assert [name for name, _ in lost.hear(3)][1] == "ExecutionReport_New"
+    lost.send_data(lost.peer.retransmit(1, 1, now=now()))
+    assert [name for name, _ in lost.read_messages(3)][1] == "ExecutionReport_New"
 
 
 def test_003_5_5_gateway_failures(exchange, version):
@@ -302,7 +302,7 @@ def test_003_5_5_gateway_failures(exchange, version):
     assert exchange.control(command="failover") == {"done": "failover"}
     assert client.ended() == []
     closed = exchange.connect(1, version=version)
-    closed.say(closed.peer.negotiate(3, now=now()))
+    closed.send_data(closed.peer.negotiate(3, now=now()))
     code = "NEGOTIATE_NOT_ALLOWED"
     refused(closed, "NegotiateReject", "negotiationRejectCode", code)
     backup = exchange.connect(2, version=version)
@@ -337,19 +337,19 @@ def test_003_4_7_orders_are_cancelled_and_reported_after_reconnection(
     client = exchange.trader(version, cancelOnDisconnectType=wish)
     client.new(1)
     client.single(2, timeInForce="GOOD_TILL_CANCEL", price=11)
-    client.hear(2)
+    client.read_messages(2)
     if graceful:
-        client.say(client.peer.terminate())
+        client.send_data(client.peer.terminate())
         client.ended()
     client.close()
     left = 2 if reason is None else 1
-    until(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
-    until(lambda: exchange.asked(lambda host: len(host.engine.market.orders)) == left)
+    until(lambda: exchange.call(lambda host: not host.store.state(SESSION).connected))
+    until(lambda: exchange.call(lambda host: len(host.engine.market.orders)) == left)
     again = exchange.connect(version=version)
     ack = again.establish(1, 3)
     assert ack["nextSeqNo"] == 3 + (reason is not None)
     if reason is not None:
-        again.say(again.peer.retransmit(3, 1, now=now()))
+        again.send_data(again.peer.retransmit(3, 1, now=now()))
         again.one("Retransmission")
         cancelled = again.one("ExecutionReport_Cancel")
         assert cancelled["execRestatementReason"] == reason
@@ -362,12 +362,12 @@ def test_003_4_7_2_within_the_window_orders_stay(exchange, version):
     client.new(1)
     client.one("ExecutionReport_New")
     client.close()
-    until(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
-    assert exchange.asked(lambda host: host.store.state(SESSION).cancel_due_ns) is not None
+    until(lambda: exchange.call(lambda host: not host.store.state(SESSION).connected))
+    assert exchange.call(lambda host: host.store.state(SESSION).cancel_due_ns) is not None
     again = exchange.connect(version=version)
     again.establish(1, 2)
-    assert exchange.asked(lambda host: host.store.state(SESSION).cancel_due_ns) is None
-    assert exchange.asked(lambda host: len(host.engine.market.orders)) == 1
+    assert exchange.call(lambda host: host.store.state(SESSION).cancel_due_ns) is None
+    assert exchange.call(lambda host: len(host.engine.market.orders)) == 1
 
 
 # Throttle (§4.9).
@@ -379,7 +379,7 @@ def test_003_4_9_too_many_messages_are_rejected(version):
         client = exchange.trader(version)
         for number in range(1, 6):
             client.new(number)
-        found = client.hear(5)
+        found = client.read_messages(5)
     assert [name for name, _ in found] == ["ExecutionReport_New"] * 3 + [
         "BusinessMessageReject"
     ] * 2
@@ -412,20 +412,20 @@ def test_many_concurrent_sessions():
     with Exchange(quiet_settings(sessions=accounts)) as exchange:
         clients = [exchange.connect(session_id=SESSION + n) for n in range(count)]
         for client in clients:
-            client.say(client.peer.negotiate(now=now()))
-            client.say(client.peer.establish(now=now(), keep_alive=30_000))
+            client.send_data(client.peer.negotiate(now=now()))
+            client.send_data(client.peer.establish(now=now(), keep_alive=30_000))
         for client in clients:
-            client.hear(2)
+            client.read_messages(2)
         for number, client in enumerate(clients):
             client.new(1, "BUY" if number % 2 else "SELL", 100)
-        trades = [client.hear(2) for client in clients]
+        trades = [client.read_messages(2) for client in clients]
         assert {found[1][0] for found in trades} == {"ExecutionReport_Trade"}
         assert exchange.control(command="status")["connections"] == count
 
 
 def _when_free(client, exchange, version, **establish):
     """Establish once the exchange has noticed that the connection before is gone."""
-    until(lambda: exchange.asked(lambda host: host.gateways[1][SESSION].connection is None))
+    until(lambda: exchange.call(lambda host: host.gateways[1][SESSION].connection is None))
     return client.establish(**establish)
 
 
@@ -433,5 +433,5 @@ def test_a_clock_that_is_off_can_be_allowed(version):
     rules = replace(quiet_settings().rules, clock_tolerance_ns=400 * SECOND)
     with Exchange(quiet_settings(rules=rules)) as exchange:
         client = exchange.connect(version=version)
-        client.say(client.peer.negotiate(now=now() - 300 * SECOND))
+        client.send_data(client.peer.negotiate(now=now() - 300 * SECOND))
         client.one("NegotiateResponse")

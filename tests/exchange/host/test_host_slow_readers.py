@@ -59,7 +59,7 @@ def _raise(error):
     raise error
 
 
-def told(floor, line, transport, count, number):
+def write_reports(floor, line, transport, count, number):
     """Write reports to a client; return the backlog when it was cut off."""
     for each in range(count):
         floor.now += MS
@@ -83,7 +83,7 @@ async def _unread(floor, *, retransmits):
         line.flush()
         assert line.connection.unfinished
     written = transport.unread
-    found = told(floor, line, transport, 2_000, 1_000)
+    found = write_reports(floor, line, transport, 2_000, 1_000)
     if retransmits:
         assert transport.unread == written  # live reports wait for the retransmission
     assert line.too_slow

@@ -154,13 +154,13 @@ EXTREMES = [
 ]  # fmt: skip
 
 
-def places(data, path=()):
+def value_paths(data, path=()):
     """The paths to all values of a document."""
     yield path
     pairs = data.items() if isinstance(data, dict) else enumerate(data)
     for key, value in pairs:
         if isinstance(value, dict | list):
-            yield from places(value, (*path, key))
+            yield from value_paths(value, (*path, key))
         else:
             yield (*path, key)
 
@@ -180,7 +180,7 @@ def test_values_at_the_extremes_are_refused_in_one_line(reader):
     data = make()
     parse(data)
     refusals = 0
-    found = [path for path in places(data) if path]
+    found = [path for path in value_paths(data) if path]
     chosen = random.Random(reader).sample(found, min(len(found), 100))
     for path in chosen:
         for value in EXTREMES:

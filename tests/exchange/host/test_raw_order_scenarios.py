@@ -30,22 +30,22 @@ TYPES = {
     "RLP": (None, None),
     "PEGGED_MIDPOINT": (12, None),
 }
-WORKING, WAITING, GONE = "working", "waiting", "gone"
+WORKING, WAITING, REMOVED = "working", "waiting", "gone"
 ALONE = 2013
 """Refused: there is no order on the other side."""
 NOT_TOGETHER, NOT_NOW = 7047, 7027
 ANSWERS = [
     ("7_1_1", "MARKET", "DAY", WORKING),
     ("7_1_1", "MARKET", "GOOD_TILL_CANCEL", WORKING),
-    ("7_1_1", "MARKET", "IMMEDIATE_OR_CANCEL", GONE),
-    ("7_1_1", "MARKET", "FILL_OR_KILL", GONE),
+    ("7_1_1", "MARKET", "IMMEDIATE_OR_CANCEL", REMOVED),
+    ("7_1_1", "MARKET", "FILL_OR_KILL", REMOVED),
     ("7_1_1", "MARKET", "GOOD_TILL_DATE", WORKING),
     ("7_1_13", "MARKET", "AT_THE_CLOSE", WAITING),
     ("7_1_14", "MARKET", "GOOD_FOR_AUCTION", NOT_NOW),
     ("7_1_8", "LIMIT", "DAY", WORKING),
     ("7_1_9", "LIMIT", "GOOD_TILL_CANCEL", WORKING),
-    ("7_1_10", "LIMIT", "IMMEDIATE_OR_CANCEL", GONE),
-    ("7_1_11", "LIMIT", "FILL_OR_KILL", GONE),
+    ("7_1_10", "LIMIT", "IMMEDIATE_OR_CANCEL", REMOVED),
+    ("7_1_11", "LIMIT", "FILL_OR_KILL", REMOVED),
     ("7_1_12", "LIMIT", "GOOD_TILL_DATE", WORKING),
     ("7_1_13", "LIMIT", "AT_THE_CLOSE", WAITING),
     ("7_1_14", "LIMIT", "GOOD_FOR_AUCTION", NOT_NOW),
@@ -59,7 +59,7 @@ ANSWERS = [
     ("7_1_5", "MARKET_WITH_LEFTOVER_AS_LIMIT", "AT_THE_CLOSE", NOT_TOGETHER),
     ("7_1_6", "RLP", "GOOD_TILL_CANCEL", NOT_TOGETHER),
     ("7_1_6", "RLP", "FILL_OR_KILL", NOT_TOGETHER),
-    ("7_1", "PEGGED_MIDPOINT", "IMMEDIATE_OR_CANCEL", GONE),
+    ("7_1", "PEGGED_MIDPOINT", "IMMEDIATE_OR_CANCEL", REMOVED),
     ("7_1", "PEGGED_MIDPOINT", "DAY", WORKING),
     ("7_1", "PEGGED_MIDPOINT", "GOOD_TILL_CANCEL", NOT_TOGETHER),
 ]
@@ -84,7 +84,7 @@ def test_003_7_1_each_type_with_each_validity_in_an_empty_book(desk, kind, valid
         workingIndicator="FALSE_VALUE" if answer is WAITING else "TRUE_VALUE",
         expireDate=more.get("expireDate"), stopPx=more.get("stopPx"),
     )  # fmt: skip
-    if answer is GONE:
+    if answer is REMOVED:
         report(client, "Cancel", clOrdID=1, orderID=values["orderID"], ordStatus="CANCELED",
                cumQty=0)  # fmt: skip
     else:
@@ -150,7 +150,9 @@ def test_003_7_1_17_a_minimum_that_is_not_there_cancels_the_order(desk, least, k
     desk.order(seller, 1, "SELL", 400, 10)
     report(seller, "New")
     desk.order(buyer, 1, "BUY", 1000, 10, minQty=least)
-    assert [name for name, _ in buyer.hear(2)] == [f"ExecutionReport_{kind}" for kind in kinds]
+    assert [name for name, _ in buyer.read_messages(2)] == [
+        f"ExecutionReport_{kind}" for kind in kinds
+    ]
 
 
 def test_003_7_1_18_quantities_of_several_fills(desk):
@@ -213,7 +215,7 @@ def test_003_16_1_1_an_order_is_cancelled_by_either_number(desk, by):
 def test_003_8_a_quantity_that_is_no_lot_is_rejected(desk, quantity):
     client = desk.trader()
     desk.order(client, 1, quantity=quantity)
-    ((name, values),) = client.hear()
+    ((name, values),) = client.read_messages()
     assert name in ("ExecutionReport_Reject", "BusinessMessageReject")
     assert values["text"]
     desk.order(client, 2)
@@ -234,9 +236,9 @@ def test_003_4_8_a_mass_cancel_chooses_by_side(desk, side, gone):
     client = desk.trader()
     desk.order(client, 1, "BUY", price=10)
     desk.order(client, 2, "SELL", price=14)
-    client.hear(2)
+    client.read_messages(2)
     client.mass_cancel(3, side=side)
-    *cancelled, (name, values) = client.hear(len(gone) + 1)
+    *cancelled, (name, values) = client.read_messages(len(gone) + 1)
     assert (name, values["massActionResponse"], values["clOrdID"]) == (
         "OrderMassActionReport", "ACCEPTED", 3,
     )  # fmt: skip
@@ -264,7 +266,7 @@ def test_003_16_1_4_1_orders_of_several_days_are_not_mass_cancelled(desk, validi
 def test_003_16_1_5_a_cross_trades_both_sides_with_each_other(desk):
     client = desk.trader()
     client.cross(9, 1, 2, quantity=100, price=12, securityID=desk.security)
-    found = client.hear(4)
+    found = client.read_messages(4)
     kinds = [
         (name.removeprefix("ExecutionReport_"), values["side"], values["clOrdID"])
         for name, values in found
@@ -299,7 +301,7 @@ def test_003_15_4_1_an_investor_does_not_trade_with_itself(desk, instruction, bu
     report(one, "New")
     for client, reasons in ((one, buyer), (other, seller)):
         desk.order(client, 5, "BUY", 100, 1)  # what comes before its report is all there is
-        *found, (last, _) = client.hear(len(reasons) + 1)
+        *found, (last, _) = client.read_messages(len(reasons) + 1)
         assert [values["execRestatementReason"] for _, values in found] == reasons
         assert {name for name, _ in found} <= {"ExecutionReport_Cancel"}
         assert last == "ExecutionReport_New"
@@ -322,7 +324,7 @@ def test_003_16_2_2_a_change_that_would_trade_with_itself_ends_the_order(desk):
     investor = {"investorID": {"prefix": 300, "document": 123_456}}
     desk.order(one, 1, "SELL", 100, 12, **investor)
     desk.order(one, 2, "BUY", 100, 10, **investor)
-    one.hear(2)
+    one.read_messages(2)
     one.replace(3, 2, "BUY", 100, 12, securityID=desk.security, **investor)
     report(one, "Modify", clOrdID=3, origClOrdID=2, price=Decimal("12.0000"))
     report(one, "Cancel", ordStatus="CANCELED", execRestatementReason=BY_ITSELF)

@@ -35,28 +35,28 @@ def desk(market):
 @pytest.mark.parametrize("length", [0, 1, 3, 11, 2049, 16_384, 65_535])
 def test_003_4_4_a_length_that_no_message_has_ends_the_connection(desk, length):
     client = desk.line()
-    client.say(struct.pack("<HH", length, 0xEB50))
+    client.send_data(struct.pack("<HH", length, 0xEB50))
     closed(client, "INVALID_SOFH")
 
 
 @pytest.mark.parametrize("encoding", [0, 0x50EB, 0xEB51, 0xFFFF])
 def test_003_4_4_an_encoding_that_is_not_little_endian_sbe_ends_the_connection(desk, encoding):
     client = desk.line()
-    client.say(struct.pack("<HH", 20, encoding))
+    client.send_data(struct.pack("<HH", 20, encoding))
     closed(client, "INVALID_SOFH")
 
 
 @pytest.mark.parametrize("schema", [0, 2, 65_535])
 def test_003_4_4_a_message_of_another_schema_ends_the_connection(desk, schema):
     client = desk.trader()
-    client.say(frame(9, 4, struct.pack("<I", 1), schema=schema))
+    client.send_data(frame(9, 4, struct.pack("<I", 1), schema=schema))
     closed(client, "UNRECOGNIZED_MESSAGE")
 
 
 @pytest.mark.parametrize("template", [0, 2, 3, 5, 8, 13, 200, 206, 702, 65_535])
 def test_003_4_6_1_a_message_that_clients_do_not_send_ends_the_connection(desk, template):
     client = desk.trader()
-    client.say(frame(template, 4, bytes(200)))
+    client.send_data(frame(template, 4, bytes(200)))
     closed(client, "UNRECOGNIZED_MESSAGE")
 
 
@@ -69,16 +69,16 @@ def test_003_4_4_a_message_may_come_in_two_segments(desk, cut):
         "senderLocation": "BVMF", "enteringTrader": "ABC", "mmProtectionReset": "FALSE_VALUE",
         "selfTradePreventionInstruction": "NONE",
     })  # fmt: skip
-    client.say(data[:cut])
-    client.say(data[cut:])
+    client.send_data(data[:cut])
+    client.send_data(data[cut:])
     report(client, "New", clOrdID=1, ordStatus="NEW")
 
 
 def test_003_4_4_two_messages_may_come_in_one_segment(desk):
     client = desk.line()
     now = time.time_ns()
-    client.say(client.peer.negotiate(now=now, firm=FIRM) + client.peer.establish(now=now))
-    assert [name for name, _ in client.hear(2)] == ["NegotiateResponse", "EstablishAck"]
+    client.send_data(client.peer.negotiate(now=now, firm=FIRM) + client.peer.establish(now=now))
+    assert [name for name, _ in client.read_messages(2)] == ["NegotiateResponse", "EstablishAck"]
 
 
 # 4.5.2, 4.5.3 Handshakes
@@ -87,7 +87,7 @@ def test_003_4_4_two_messages_may_come_in_one_segment(desk):
 def test_003_4_5_2_the_response_repeats_the_request(desk):
     client = desk.line()
     now = time.time_ns()
-    client.say(client.peer.negotiate(77, now=now, firm=FIRM))
+    client.send_data(client.peer.negotiate(77, now=now, firm=FIRM))
     assert client.one("NegotiateResponse") == {
         "sessionID": client.peer.session_id, "sessionVerID": 77, "requestTimestamp": now,
         "enteringFirm": FIRM,
@@ -97,17 +97,17 @@ def test_003_4_5_2_the_response_repeats_the_request(desk):
 def test_003_4_5_2_credentials_may_be_written_with_any_blanks(desk):
     client = desk.line()
     words = json.dumps(json.loads(secret(client.peer.session_id)), indent=1)
-    client.say(client.peer.negotiate(now=time.time_ns(), firm=FIRM, credentials=words))
+    client.send_data(client.peer.negotiate(now=time.time_ns(), firm=FIRM, credentials=words))
     client.one("NegotiateResponse")
 
 
 @pytest.mark.parametrize("again", [1, 2, 99])
 def test_003_4_5_3_1_a_second_negotiation_of_the_day_names_the_version(desk, again):
     client = desk.trader()
-    client.say(client.peer.terminate())
+    client.send_data(client.peer.terminate())
     client.ended()
     other = desk.again(client)
-    other.say(other.peer.negotiate(again, now=time.time_ns(), firm=FIRM))
+    other.send_data(other.peer.negotiate(again, now=time.time_ns(), firm=FIRM))
     values = rejected(other, "NegotiateReject", "negotiationRejectCode", "ALREADY_NEGOTIATED")
     assert values["currentSessionVerID"] == 1
     third = desk.again(client)
@@ -116,10 +116,10 @@ def test_003_4_5_3_1_a_second_negotiation_of_the_day_names_the_version(desk, aga
 
 def test_003_4_5_3_the_ack_repeats_the_request_and_begins_with_one(desk):
     client = desk.line()
-    client.say(client.peer.negotiate(now=time.time_ns(), firm=FIRM))
+    client.send_data(client.peer.negotiate(now=time.time_ns(), firm=FIRM))
     client.one("NegotiateResponse")
     now = time.time_ns()
-    client.say(client.peer.establish(now=now, keep_alive=30_000))
+    client.send_data(client.peer.establish(now=now, keep_alive=30_000))
     assert client.one("EstablishAck") | {"semanticVersion": None} == {
         "sessionID": client.peer.session_id, "sessionVerID": 1, "requestTimestamp": now,
         "keepAliveInterval": 30_000, "nextSeqNo": 1, "lastIncomingSeqNo": 0,
@@ -129,14 +129,14 @@ def test_003_4_5_3_the_ack_repeats_the_request_and_begins_with_one(desk):
 
 def test_003_4_5_3_a_second_establishment_on_the_connection_is_refused(desk):
     client = desk.trader()
-    client.say(client.peer.establish(now=time.time_ns()))
+    client.send_data(client.peer.establish(now=time.time_ns()))
     rejected(client, "EstablishReject", "establishmentRejectCode", "ALREADY_ESTABLISHED")
 
 
 def test_003_4_5_3_a_session_in_use_is_refused_elsewhere(desk):
     client = desk.trader()
     other = desk.again(client)
-    other.say(other.peer.establish(now=time.time_ns()))
+    other.send_data(other.peer.establish(now=time.time_ns()))
     rejected(other, "EstablishReject", "establishmentRejectCode", "DUPLICATE_SESSION_CONNECTION")
     desk.order(client, 1)
     report(client, "New", clOrdID=1)
@@ -144,10 +144,10 @@ def test_003_4_5_3_a_session_in_use_is_refused_elsewhere(desk):
 
 def test_003_4_5_2_a_session_that_is_negotiating_elsewhere_is_refused(desk):
     client = desk.line()
-    client.say(client.peer.negotiate(now=time.time_ns(), firm=FIRM))
+    client.send_data(client.peer.negotiate(now=time.time_ns(), firm=FIRM))
     client.one("NegotiateResponse")
     other = desk.again(client)
-    other.say(other.peer.negotiate(2, now=time.time_ns(), firm=FIRM))
+    other.send_data(other.peer.negotiate(2, now=time.time_ns(), firm=FIRM))
     rejected(other, "NegotiateReject", "negotiationRejectCode", "AUTHENTICATION_IN_PROGRESS")
 
 
@@ -157,7 +157,7 @@ def test_003_4_5_2_a_session_that_is_negotiating_elsewhere_is_refused(desk):
 @pytest.mark.parametrize("jump", [2, 10, 1000, 2**31])
 def test_003_4_5_4_2_a_higher_sequence_is_followed(desk, jump):
     client = desk.trader()
-    client.say(client.peer.sequence(jump))
+    client.send_data(client.peer.sequence(jump))
     assert client.one("NotApplied") == {"fromSeqNo": 1, "count": jump - 1}
     client.number = jump
     desk.order(client, 1)
@@ -168,13 +168,13 @@ def test_003_4_5_4_2_a_lower_sequence_ends_the_connection(desk):
     client = desk.trader()
     desk.order(client, 1)
     report(client, "New")
-    client.say(client.peer.sequence(1))
+    client.send_data(client.peer.sequence(1))
     closed(client, "INVALID_NEXTSEQNO")
 
 
 def test_003_4_5_4_1_a_sequence_that_is_right_is_a_heartbeat(desk):
     client = desk.trader()
-    client.say(client.peer.sequence(1) * 3)
+    client.send_data(client.peer.sequence(1) * 3)
     desk.order(client, 1)
     report(client, "New", clOrdID=1)
 
@@ -222,8 +222,8 @@ def five_reports(desk):
 def test_003_4_5_6_messages_come_again_between_retransmission_and_sequence(desk, first, count):
     client = five_reports(desk)
     now = time.time_ns()
-    client.say(client.peer.retransmit(first, count, now=now))
-    granted, *again, over = client.hear(count + 2)
+    client.send_data(client.peer.retransmit(first, count, now=now))
+    granted, *again, over = client.read_messages(count + 2)
     assert granted == ("Retransmission", {
         "sessionID": client.peer.session_id, "requestTimestamp": now, "nextSeqNo": first,
         "count": count,
@@ -242,7 +242,7 @@ def test_003_4_5_6_messages_come_again_between_retransmission_and_sequence(desk,
 def test_003_4_5_6_a_request_that_cannot_be_served_is_rejected(desk, first, count, code):
     client = five_reports(desk)
     now = time.time_ns()
-    client.say(client.peer.retransmit(first, count, now=now))
+    client.send_data(client.peer.retransmit(first, count, now=now))
     assert client.one("RetransmitReject") == {
         "sessionID": client.peer.session_id, "requestTimestamp": now, "retransmitRejectCode": code,
     }  # fmt: skip
@@ -253,14 +253,14 @@ def test_003_4_5_6_a_request_that_cannot_be_served_is_rejected(desk, first, coun
 @pytest.mark.parametrize("count", [1001, LAST])
 def test_003_4_5_6_more_than_a_thousand_end_the_connection(desk, count):
     client = five_reports(desk)
-    client.say(client.peer.retransmit(1, count, now=time.time_ns()))
+    client.send_data(client.peer.retransmit(1, count, now=time.time_ns()))
     code = "REQUEST_LIMIT_EXCEEDED"
     rejected(client, "RetransmitReject", "retransmitRejectCode", code)
 
 
 def test_003_4_5_6_a_request_of_another_session_is_rejected(desk):
     client = five_reports(desk)
-    client.say(client.peer.retransmit(1, 1, now=time.time_ns(), session_id=7))
+    client.send_data(client.peer.retransmit(1, 1, now=time.time_ns(), session_id=7))
     assert client.one("RetransmitReject")["retransmitRejectCode"] == "INVALID_SESSION"
 
 
@@ -270,7 +270,7 @@ def test_003_4_5_6_a_request_of_another_session_is_rejected(desk):
 @pytest.mark.parametrize("code", ["FINISHED", "UNSPECIFIED", "KEEPALIVE_INTERVAL_LAPSED"])
 def test_003_4_5_7_terminate_is_confirmed_and_the_session_resumes_later(desk, code):
     client = five_reports(desk)
-    client.say(client.peer.terminate(code))
+    client.send_data(client.peer.terminate(code))
     ((name, values),) = client.ended()
     assert (name, values["terminationCode"], values["sessionID"], values["sessionVerID"]) == (
         "Terminate", "FINISHED", client.peer.session_id, 1,
@@ -317,7 +317,7 @@ def test_003_4_6_4_the_order_of_the_example_is_accepted(desk):
     layout = layouts(2).by_name["SimpleNewOrder"]
     struct.pack_into("<Q", data, 12 + layout.field("securityID").offset, desk.security)
     struct.pack_into("<q", data, 12 + layout.field("price").offset, 12_0000)
-    client.say(bytes(data))
+    client.send_data(bytes(data))
     values = report(
         client, "New", ordStatus="NEW", side="BUY", ordType="LIMIT", timeInForce="DAY",
         orderQty=100, price=Decimal("12.0000"), securityID=desk.security,
@@ -328,7 +328,7 @@ def test_003_4_6_4_the_order_of_the_example_is_accepted(desk):
 
 def test_003_4_5_8_the_establishment_of_the_example_is_accepted(desk):
     client = desk.line()
-    client.say(client.peer.negotiate(0x0189_1CF3_7066, now=time.time_ns(), firm=FIRM))
+    client.send_data(client.peer.negotiate(0x0189_1CF3_7066, now=time.time_ns(), firm=FIRM))
     client.one("NegotiateResponse")
     user = f'"username": "{client.peer.session_id}"'
     words = f'{{   "auth_type": "basic",   {user},   "access_key": "123456789ABC" }}'.ljust(85)
@@ -338,7 +338,7 @@ def test_003_4_5_8_the_establishment_of_the_example_is_accepted(desk):
     assert data[:12] == ESTABLISH[:12]  # 140 bytes, block 42, template 4, schema 1, version 2
     assert data[16:24] == ESTABLISH[16:24]
     assert (data[54], len(data)) == (0x55, 140)
-    client.say(data)
+    client.send_data(data)
     assert client.one("EstablishAck")["sessionVerID"] == 0x0189_1CF3_7066
 
 
@@ -350,7 +350,7 @@ def jump(desk, client, how):
         client.number = LAST
         desk.order(client, 1)
     else:
-        client.say(client.peer.sequence(LAST))
+        client.send_data(client.peer.sequence(LAST))
 
 
 @pytest.mark.parametrize("how", ["message", "sequence"])
@@ -366,9 +366,9 @@ def test_003_4_6_2_a_jump_to_the_last_number_does_not_lock_the_session_out(desk,
 
 def test_003_4_5_3_an_establishment_with_the_last_number_is_refused(desk):
     client = desk.line()
-    client.say(client.peer.negotiate(now=time.time_ns(), firm=FIRM))
+    client.send_data(client.peer.negotiate(now=time.time_ns(), firm=FIRM))
     client.one("NegotiateResponse")
-    client.say(client.peer.establish(1, LAST, now=time.time_ns()))
+    client.send_data(client.peer.establish(1, LAST, now=time.time_ns()))
     rejected(client, "EstablishReject", "establishmentRejectCode", "INVALID_NEXTSEQNO")
     assert desk.again(client).establish(1, 1)["nextSeqNo"] == 1
 

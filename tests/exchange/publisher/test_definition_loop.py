@@ -41,7 +41,7 @@ class Definitions:
     def take(self, datagrams: Any) -> None:
         self.payloads += [x.payload for x in datagrams if x.stream is Stream.DEFINITION]
 
-    def tell(self, action: SecurityUpdateAction, instrument: Any) -> None:
+    def publish_definition(self, action: SecurityUpdateAction, instrument: Any) -> None:
         definition = SecurityDefinition(action, instrument, self.now)
         self.take(self.publisher.publish([MarketEvent([definition], False)], self.now))
 
@@ -78,12 +78,12 @@ def test_000_6_5_8_a_loop_defines_every_instrument_once(version):
 def test_additions_changes_and_deletions_show_in_the_next_loop():
     definitions = Definitions(share(), share(OTHER))
     definitions.loop(0)
-    definitions.tell(SecurityUpdateAction.ADD, share(THIRD))
+    definitions.publish_definition(SecurityUpdateAction.ADD, share(THIRD))
     messages = definitions.loop()
     assert [x["securityID"] for x in messages] == [SHARE, OTHER, THIRD]
     assert {x["totNoRelatedSym"] for x in messages} == {3}
-    definitions.tell(SecurityUpdateAction.MODIFY, share(SHARE, asset="NEWER"))
-    definitions.tell(SecurityUpdateAction.DELETE, share(THIRD))
+    definitions.publish_definition(SecurityUpdateAction.MODIFY, share(SHARE, asset="NEWER"))
+    definitions.publish_definition(SecurityUpdateAction.DELETE, share(THIRD))
     messages = definitions.loop()
     assert [(x["securityID"], x["asset"]) for x in messages] == [(SHARE, "NEWER"), (OTHER, "ACME")]
     assert [x["lastFragment"] for x in messages] == ["FALSE_VALUE", "TRUE_VALUE"]
@@ -93,8 +93,8 @@ def test_additions_changes_and_deletions_show_in_the_next_loop():
 def test_the_last_fragment_is_marked_again_when_the_list_changes():
     definitions = Definitions(share(), share(OTHER))
     definitions.loop(0)
-    definitions.tell(SecurityUpdateAction.DELETE, share(SHARE))
-    definitions.tell(SecurityUpdateAction.ADD, share(THIRD))
+    definitions.publish_definition(SecurityUpdateAction.DELETE, share(SHARE))
+    definitions.publish_definition(SecurityUpdateAction.ADD, share(THIRD))
     messages = definitions.loop()
     assert [(x["securityID"], x["lastFragment"]) for x in messages] == [
         (OTHER, "FALSE_VALUE"),
@@ -106,8 +106,8 @@ def test_a_running_loop_keeps_to_the_list_it_began_with():
     instruments = [share(number) for number in range(1, 31)]
     definitions = Definitions(*instruments)
     definitions.take(definitions.publisher.advance(START))
-    definitions.tell(SecurityUpdateAction.DELETE, instruments[-1])
-    definitions.tell(SecurityUpdateAction.ADD, share(99))
+    definitions.publish_definition(SecurityUpdateAction.DELETE, instruments[-1])
+    definitions.publish_definition(SecurityUpdateAction.ADD, share(99))
     messages = definitions.loop(0)
     assert [x["securityID"] for x in messages] == list(range(1, 31))
     assert {x["totNoRelatedSym"] for x in messages} == {30}

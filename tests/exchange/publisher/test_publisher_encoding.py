@@ -325,39 +325,39 @@ def test_orders_carry_what_their_version_has(version):
     orders = ENCODERS[version].orders
     positions = version < 15
     assert orders.positions is positions
-    place = 4 if positions else None
+    position = 4 if positions else None
     time_name = "mDEntryTimestamp" if positions else "transactTime"
 
-    new = decoded(version, orders.added(added(implied=True, recovery=True), 0x80, 5, place))
+    new = decoded(version, orders.added(added(implied=True, recovery=True), 0x80, 5, position))
     implied = 0x10 if version >= 10 else 0
     assert new["matchEventIndicator"] == 0x80 | 0x20 | implied
     assert (new["mDUpdateAction"], new["mDEntryType"]) == ("NEW", "BID")
     assert (new["mDEntryPx"], new["mDEntrySize"]) == (Decimal("12.1"), 15)
     assert (new["enteringFirm"], new["secondaryOrderID"], new["rptSeq"]) == (8, 300358, 5)
     assert (new["mDInsertTimestamp"], new[time_name]) == (T1, T2)
-    assert new.values.get("mDEntryPositionNo") == place
+    assert new.values.get("mDEntryPositionNo") == position
     assert ("mDEntryPositionNo" in new.values) == (version < 16)
     assert new.values.get("mDEntryPrevSize") is None
-    unpriced = orders.added(added(price=None, firm=None, side=OrderSide.SELL), 0, 6, place)
+    unpriced = orders.added(added(price=None, firm=None, side=OrderSide.SELL), 0, 6, position)
     unpriced_values = decoded(version, unpriced).values
     assert unpriced_values["mDEntryPx"] is None
     assert unpriced_values["enteringFirm"] is None
     assert unpriced_values["mDEntryType"] == "OFFER"
 
     change = events.ChangeOrderMbo(11, OrderSide.SELL, px(12.3), 5, 15, 95010, None, T1, T2)
-    changed = decoded(version, orders.changed(change, 0, 7, place))
+    changed = decoded(version, orders.changed(change, 0, 7, position))
     assert (changed["mDUpdateAction"], changed["mDEntrySize"]) == ("CHANGE", 5)
     assert changed.values.get("mDEntryPrevSize") == (15 if version == 16 else None)
     assert ("mDEntryPrevSize" in changed.values) == (version == 16)
 
     gone = events.DeleteOrderMbo(11, OrderSide.SELL, px(12.3), 5, 95010, T2, matched=True)
-    deleted = decoded(version, orders.deleted(gone, 0, 8, place))
+    deleted = decoded(version, orders.deleted(gone, 0, 8, position))
     # While it was optional, the size was left out where a match had taken the order.
     assert deleted["mDEntrySize"] == (None if positions else 5)
     assert deleted.values.get("mDEntryPx") == (None if positions else Decimal("12.3"))
     assert deleted[time_name] == T2
     cancelled = events.DeleteOrderMbo(11, OrderSide.SELL, None, 5, 95010, T2, implied=True)
-    message = decoded(version, orders.deleted(cancelled, 0, 9, place))
+    message = decoded(version, orders.deleted(cancelled, 0, 9, position))
     assert message["mDEntrySize"] == 5
     assert message["matchEventIndicator"] == implied
 
@@ -371,15 +371,15 @@ def test_orders_carry_what_their_version_has(version):
 def test_every_template_of_every_version_is_written_by_some_encoder():
     for version in VERSIONS:
         encoder = ENCODERS[version]
-        place = 1 if encoder.positions else None
+        position = 1 if encoder.positions else None
         order = added()
         entry = encoder.snapshot_orders.entries[order.side]
         placed = (1,) if encoder.snapshot_orders.placed else ()
         written = [encoder.write(item) for item, _, _ in CASES if type(item) not in encoder.unknown]
         written += [
-            encoder.orders.added(order, 0, 1, place),
+            encoder.orders.added(order, 0, 1, position),
             encoder.orders.deleted(
-                events.DeleteOrderMbo(11, OrderSide.BUY, 1, 1, 1, T2), 0, 1, place
+                events.DeleteOrderMbo(11, OrderSide.BUY, 1, 1, 1, T2), 0, 1, position
             ),
             encoder.orders.side_deleted(events.MassDeleteOrders(11, OrderSide.BUY, 1, T2), 0, 1),
             encoder.snapshot_orders.message(11, entry(order, *placed)),

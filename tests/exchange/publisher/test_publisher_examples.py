@@ -52,7 +52,7 @@ class Example:
                 self.receiver.feed(datagram.payload)
         return list(self.receiver.log)
 
-    def tell(self, *items: Any) -> list[Any]:
+    def publish_items(self, *items: Any) -> list[Any]:
         """Publish hand-made events as one unit."""
         return self.publish([MarketEvent(list(items))])
 
@@ -120,7 +120,9 @@ def scenario(offers: list[tuple[int, int, float]], version: int = 16) -> Example
     example = Example(version=version)
     # By number any order is valid; by position they come in queue order.
     bids = BIDS if version < 15 else BIDS[::-1]
-    example.tell(*(order(BUY, *row) for row in bids), *(order(SELL, *row) for row in offers))
+    example.publish_items(
+        *(order(BUY, *row) for row in bids), *(order(SELL, *row) for row in offers)
+    )
     assert example.book() == (BIDS, offers)
     return example
 
@@ -128,7 +130,7 @@ def scenario(offers: list[tuple[int, int, float]], version: int = 16) -> Example
 @pytest.mark.parametrize("version", [10, 16])
 def test_000_12_2_1_adding_a_new_order(version):
     example = scenario(OFFERS, version)
-    (message,) = example.tell(order(SELL, 500910, 20, 12.30))
+    (message,) = example.publish_items(order(SELL, 500910, 20, 12.30))
     assert (message["mDUpdateAction"], message["mDEntryType"]) == ("NEW", "OFFER")
     assert (message["mDEntryPx"], message["mDEntrySize"]) == (Decimal("12.30"), 20)
     assert message["secondaryOrderID"] == 500910
@@ -142,7 +144,9 @@ AFTER_1 = [*OFFERS[:2], (500910, 20, 12.30), *OFFERS[2:]]
 @pytest.mark.parametrize("version", [10, 16])
 def test_000_12_2_2_1_keeping_priority(version):
     example = scenario(AFTER_1, version)
-    (message,) = example.tell(ChangeOrderMbo(SHARE, SELL, px(12.30), 5, 15, 95010, None, 1, 1))
+    (message,) = example.publish_items(
+        ChangeOrderMbo(SHARE, SELL, px(12.30), 5, 15, 95010, None, 1, 1)
+    )
     assert (message["mDUpdateAction"], message["mDEntrySize"]) == ("CHANGE", 5)
     assert message.values.get("mDEntryPrevSize") == (15 if version == 16 else None)
     assert example.book()[1] == [(95010, 5, 12.30), *AFTER_1[1:]]
@@ -154,7 +158,7 @@ AFTER_2 = [(95010, 5, 12.30), *AFTER_1[1:]]
 @pytest.mark.parametrize("version", [10, 16])
 def test_000_12_2_2_2_losing_priority(version):
     example = scenario(AFTER_2, version)
-    delete, new = example.tell(
+    delete, new = example.publish_items(
         Deleted(SHARE, SELL, px(12.30), 5, 95010, 1), order(SELL, 645120, 20, 12.30)
     )
     assert (delete.message.id, delete["mDEntrySize"]) == (DELETE, 5)
@@ -182,7 +186,7 @@ AFTER_3 = [
 @pytest.mark.parametrize("version", [10, 16])
 def test_000_12_2_3_matching_a_resting_order(version):
     example = scenario(AFTER_3, version)
-    messages = example.tell(
+    messages = example.publish_items(
         Deleted(SHARE, SELL, px(12.30), 10, 101020, 1, matched=True),
         Deleted(SHARE, SELL, px(12.30), 20, 500910, 1, matched=True),
         ChangeOrderMbo(SHARE, SELL, px(12.30), 10, 20, 645120, None, 1, 1),
@@ -213,11 +217,11 @@ def test_000_12_2_3_matching_a_resting_order(version):
 def test_000_12_2_4_a_real_order_takes_priority_over_an_implied_one(version):
     offers = [(645120, 10, 12.30), (434001, 25, 12.60), (200452, 10, 12.80)]
     example = scenario(offers, version)
-    (implied,) = example.tell(order(SELL, 999999, 20, 12.20, implied=True))
+    (implied,) = example.publish_items(order(SELL, 999999, 20, 12.20, implied=True))
     # The flag came with version 10.
     assert implied["matchEventIndicator"] == (0x80 if version == 9 else 0x90)
     assert example.book()[1] == [(999999, 20, 12.20), *offers]
-    (real,) = example.tell(order(SELL, 300160, 15, 12.20))
+    (real,) = example.publish_items(order(SELL, 300160, 15, 12.20))
     assert real["matchEventIndicator"] == 0x80
     assert example.book()[1] == [(300160, 15, 12.20), (999999, 20, 12.20), *offers]
 
@@ -227,8 +231,10 @@ def test_000_12_1_2_the_delete_thru_case(version):
     example = Example(version=version)
     bids = [(1, 5000, 10.58), (2, 4000, 10.58), (3, 3000, 10.57), (4, 4000, 10.54)]
     offers = [(5, 7000, 11.03), (6, 2000, 11.03), (7, 1000, 11.05)]
-    example.tell(*(order(BUY, *row) for row in bids), *(order(SELL, *row) for row in offers))
-    (message,) = example.tell(MassDeleteOrders(SHARE, BUY, 4, 1))
+    example.publish_items(
+        *(order(BUY, *row) for row in bids), *(order(SELL, *row) for row in offers)
+    )
+    (message,) = example.publish_items(MassDeleteOrders(SHARE, BUY, 4, 1))
     assert message.message.id == MASS
     assert (message["mDUpdateAction"], message["mDEntryType"]) == ("DELETE_THRU", "BID")
     assert example.book() == ([], offers)

@@ -139,8 +139,8 @@ def test_the_legacy_feed_gives_the_engines_books_and_trades(depth, steps):
         broadcast.check(broadcast.channel, all_valid=False)
     broadcast.rest(2 * SECOND)
     broadcast.check(broadcast.channel)
-    told = [(int(each.trade_id), each.size) for each in broadcast.channel.state.take_trades()]
-    assert told == broadcast.trades
+    trades = [(int(each.trade_id), each.size) for each in broadcast.channel.state.take_trades()]
+    assert trades == broadcast.trades
     check_states(broadcast)
 
 
@@ -178,8 +178,8 @@ def test_no_book_that_differs_is_called_valid_over_lossy_lines(depth, steps):
         for channel, resets in ((late, before_late), (lossy, 0)):
             channel.tick(broadcast.floor.now + SECOND)
             # A state is as of a packet key: later changes are not known yet.
-            place = (1 + broadcast.resets - resets, broadcast.publisher.writer.last_number)
-            if channel.follower.position == place:
+            position = (1 + broadcast.resets - resets, broadcast.publisher.writer.last_number)
+            if channel.follower.position == position:
                 compared += 1
                 broadcast.check(channel, all_valid=False)
     assert lost

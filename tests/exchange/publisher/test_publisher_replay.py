@@ -76,7 +76,7 @@ class Broadcast:
         self.receiver = Receiver(version)
         self.incremental: list[bytes] = []
         self.snapshots: list[bytes] = []
-        self.heard: list[int] = []
+        self.packets_before: list[int] = []
         """How many incremental packets had gone out before each snapshot packet."""
         self.send(self.floor.engine.group_phases())
         self.orders: list[tuple[int, int, int]] = []
@@ -94,7 +94,7 @@ class Broadcast:
                 self.incremental.append(datagram.payload)
             elif datagram.stream is Stream.SNAPSHOT:
                 self.snapshots.append(datagram.payload)
-                self.heard.append(len(self.incremental))
+                self.packets_before.append(len(self.incremental))
 
     def do(self, command: Any) -> None:
         try:
@@ -123,15 +123,15 @@ class Broadcast:
     def check_late_joiner(self) -> None:
         """Receivers that joined in any loop have the same books and statistics by now."""
         ends = [
-            place
-            for place, payload in enumerate(self.snapshots)
+            index
+            for index, payload in enumerate(self.snapshots)
             if read(payload, self.version).templates == [RESET]
         ]
         whole = loops(self.snapshots, self.version)
         assert len(ends) == len(whole)
         for chosen in {0, len(whole) // 2, len(whole) - 1}:
             first = ends[chosen - 1] + 1 if chosen else 0
-            start, end = self.heard[first], self.heard[ends[chosen]]
+            start, end = self.packets_before[first], self.packets_before[ends[chosen]]
             meanwhile = [read(payload, self.version) for payload in self.incremental[start:end]]
             if any(packet.templates == [RESET] for packet in meanwhile):
                 continue  # part of the loop belongs to the stream before it was restarted
@@ -336,13 +336,13 @@ def test_positions_are_those_that_the_engine_tracks(version):
     ):
         broadcast.receiver.log.clear()
         broadcast.do(new(broadcast, side, quantity, price))
-        told = [x.position for x in broadcast.floor.items() if hasattr(x, "position")]
+        positions = [x.position for x in broadcast.floor.items() if hasattr(x, "position")]
         shown = [
             message.values.get("mDEntryPositionNo")
             for message in broadcast.receiver.log
             if message.message.id in (ORDER, DELETE)
         ]
-        assert shown == (told if version < 15 else [None] * len(told))
+        assert shown == (positions if version < 15 else [None] * len(positions))
 
 
 def test_statistics_set_by_market_operations_are_in_the_snapshot_of_every_version():

@@ -13,7 +13,7 @@ KINDS = Statistic.__args__
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_000_14_3_statistics_of_the_old_session_are_gone_from_snapshots(kind):
+def test_000_14_3_statistics_of_the_old_session_are_removed_from_snapshots(kind):
     published = PublishedInstrument(share(), positions=False)
     shown = object()
     if kind is LastTradePrice:

@@ -80,12 +80,12 @@ def test_packets_are_full_in_order_and_numbered_without_a_gap(sizes):
     number = 0
     sent = []
     for step, units in enumerate(sizes):
-        told = []
+        events = []
         for size in units:
-            told.append(event(*(order(number + place) for place in range(1, size + 1))))
+            events.append(event(*(order(number + offset) for offset in range(1, size + 1))))
             number += size
         now = START + step
-        flushed = packets(publisher.publish(told, now))
+        flushed = packets(publisher.publish(events, now))
         room = 1400 - 76 - 8
         assert all(packet.size > room for packet in flushed[:-1])
         assert all(packet.time_ns == now for packet in flushed)
@@ -222,8 +222,8 @@ def test_000_6_5_11_stream_reset(version, following):
     publisher = channel(sequence_version=version)
     receiver = Receiver()
     sent = publisher.publish([event(order(1), order(2, side=SELL))], START)
-    anew = event(EmptyBook(SHARE, START), order(1, recovery=True), order(2, recovery=True))
-    sent += publisher.publish([alone(SequenceReset(1)), anew], START + 1)
+    republished = event(EmptyBook(SHARE, START), order(1, recovery=True), order(2, recovery=True))
+    sent += publisher.publish([alone(SequenceReset(1)), republished], START + 1)
     parts = packets(sent)
     assert [(p.version, p.number) for p in parts] == [(version, 1), (version, 2), (following, 1)]
     assert [p.templates for p in parts] == [[50, 50], [1], [9, 50, 50]]
@@ -248,9 +248,9 @@ def test_000_6_5_12_channel_reset_at_the_start_of_the_system(version):
         definition_pace=SLOW,
     )
     receiver = Receiver(version)
-    told = [event(order(1), order(2, side=SELL)), event(order(3, OTHER), order(4, third))]
-    told.append(event(DeleteOrderMbo(third, BUY, px(10), 5, 4, START)))
-    for datagram in publisher.publish(told, START):
+    events = [event(order(1), order(2, side=SELL)), event(order(3, OTHER), order(4, third))]
+    events.append(event(DeleteOrderMbo(third, BUY, px(10), 5, 4, START)))
+    for datagram in publisher.publish(events, START):
         if datagram.stream is Stream.INCREMENTAL:
             receiver.feed(datagram.payload)
     before = {key: [list(x) for x in value.book()] for key, value in receiver.instruments.items()}
@@ -294,9 +294,9 @@ def test_000_6_5_13_the_counter_restarts_at_one_after_an_empty_book():
     (packet,) = packets(
         publisher.publish([event(EmptyBook(SHARE, START), order(1, recovery=True))], START)
     )
-    empty, anew = packet.messages
+    empty, first = packet.messages
     assert "rptSeq" not in empty.values
-    assert (anew["rptSeq"], anew["matchEventIndicator"]) == (1, 0xA0)
+    assert (first["rptSeq"], first["matchEventIndicator"]) == (1, 0xA0)
     (packet,) = packets(publisher.publish([event(order(2))], START))
     assert (packet.messages[0]["rptSeq"], packet.messages[0]["matchEventIndicator"]) == (2, 0x80)
 
@@ -324,10 +324,10 @@ def deleted(number: int, side: Any = BUY, matched: bool = True, **more: Any) -> 
 )
 def test_only_executed_orders_at_the_top_of_one_side_are_deleted_together(last, templates):
     publisher = channel(share(), share(OTHER), encoder=FeedEncoder(10))
-    places = [(1, SHARE, BUY), (2, SHARE, BUY), (3, SHARE, BUY), (2, SHARE, SELL), (2, OTHER, BUY)]
+    keys = [(1, SHARE, BUY), (2, SHARE, BUY), (3, SHARE, BUY), (2, SHARE, SELL), (2, OTHER, BUY)]
     orders = [
         NewOrderMbo(security_id, side, None, 5, number, None, START, START)
-        for number, security_id, side in places
+        for number, security_id, side in keys
     ]
     publisher.publish([event(*orders)], START)
     (packet,) = packets(publisher.publish([event(deleted(1), last)], START), version=10)
@@ -387,14 +387,14 @@ def test_feeds_a_and_b_are_of_the_incremental_stream_alone():
     assert [feed for feed, _ in one.endpoints(Stream.SNAPSHOT)] == [FeedName.A]
     assert [feed for feed, _ in one.endpoints(Stream.DEFINITION)] == [FeedName.A]
     assert one.endpoints(Stream.UNKNOWN) == ()
-    places = [
+    addresses = [
         str(endpoint)
         for number in range(256)
         for stream in Stream
         for _, endpoint in ChannelEndpoints.numbered(number).endpoints(stream)
     ]
-    assert len(set(places)) == len(places) == 4 * 256
-    assert places[0] == "233.252.14.1:30001"
+    assert len(set(addresses)) == len(addresses) == 4 * 256
+    assert addresses[0] == "233.252.14.1:30001"
 
 
 def test_channels_that_cannot_be_are_refused():
@@ -491,8 +491,8 @@ def test_the_same_events_give_the_same_bytes():
         publisher = channel(share(), share(OTHER), snapshot_pace=LoopPace(50, 0))
         sent = []
         for number in range(1, 40):
-            told = [event(order(number, SHARE if number % 3 else OTHER))]
-            sent += publisher.publish(told, START + number * 50_000_000)
+            events = [event(order(number, SHARE if number % 3 else OTHER))]
+            sent += publisher.publish(events, START + number * 50_000_000)
         return sent
 
     assert run() == run()

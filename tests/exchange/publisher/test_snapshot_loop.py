@@ -119,7 +119,7 @@ class Stage:
     def take(self, datagrams: Any) -> None:
         self.payloads += [x.payload for x in datagrams if x.stream is Stream.SNAPSHOT]
 
-    def tell(self, *items: Any, event: bool = False) -> None:
+    def publish_items(self, *items: Any, event: bool = False) -> None:
         """Publish items a millisecond later."""
         self.now += SECOND // 1000
         self.take(self.publisher.publish([MarketEvent(list(items), event)], self.now))
@@ -236,7 +236,7 @@ def test_000_7_3_orders_are_sent_twenty_to_a_message(version):
     stage = Stage(version=version)
     bids = [order(number, price=10 - number / 100) for number in range(1, 15)]
     offers = [order(number, side=SELL, price=10 + number / 100) for number in range(15, 39)]
-    stage.tell(*reversed(bids), *offers, event=True)
+    stage.publish_items(*reversed(bids), *offers, event=True)
     loop = stage.loop()
     messages = [x for packet in loop for x in packet.messages if x.message.id == ORDERS]
     assert [len(message["noMDEntries"]) for message in messages] == [20, 18]
@@ -252,7 +252,7 @@ def test_000_7_3_orders_are_sent_twenty_to_a_message(version):
 
 def test_orders_without_a_price_come_first_in_a_snapshot():
     stage = Stage()
-    stage.tell(order(1, price=11), order(3, price=None), order(2, price=None), event=True)
+    stage.publish_items(order(1, price=11), order(3, price=None), order(2, price=None), event=True)
     orders = stage.snapshot()["orders"]
     assert [entry["secondaryOrderID"] for entry in orders] == [2, 3, 1]
     assert [entry["mDEntryPx"] for entry in orders] == [None, None, Decimal(11)]
@@ -260,18 +260,20 @@ def test_orders_without_a_price_come_first_in_a_snapshot():
 
 def test_a_changed_order_is_shown_in_its_current_state():
     stage = Stage()
-    stage.tell(order(1), event=True)
-    stage.tell(ChangeOrderMbo(SHARE, BUY, px(10), 2, 5, 1, 8, START, START + 1), event=True)
+    stage.publish_items(order(1), event=True)
+    stage.publish_items(
+        ChangeOrderMbo(SHARE, BUY, px(10), 2, 5, 1, 8, START, START + 1), event=True
+    )
     (entry,) = stage.snapshot()["orders"]
     assert (entry["mDEntrySize"], entry["mDInsertTimestamp"]) == (2, START)
-    stage.tell(DeleteOrderMbo(SHARE, BUY, px(10), 2, 1, START), event=True)
+    stage.publish_items(DeleteOrderMbo(SHARE, BUY, px(10), 2, 1, START), event=True)
     assert stage.snapshot() is None
 
 
 def test_000_14_4_group_phases_and_states():
     stage = Stage(share(), share(OTHER), share(3, security_group="YY"))
-    stage.tell(phase("XX", TradingStatus.OPEN), phase("ZZ", TradingStatus.CLOSE))
-    stage.tell(status(TradingStatus.PAUSE, TradingEvent.SECURITY_STATUS_CHANGE))
+    stage.publish_items(phase("XX", TradingStatus.OPEN), phase("ZZ", TradingStatus.CLOSE))
+    stage.publish_items(status(TradingStatus.PAUSE, TradingEvent.SECURITY_STATUS_CHANGE))
     loop = stage.loop()
     phases = [x.values for packet in loop for x in packet.messages if x.message.id == PHASE]
     # A group without instruments on the channel is not published.
@@ -286,15 +288,17 @@ def test_000_14_4_group_phases_and_states():
     (following,) = (values for _, values in found[OTHER]["figures"])
     assert following["securityTradingStatus"] is None
     assert following["securityTradingEvent"] is None
-    stage.tell(status(TradingStatus.OPEN, TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS))
+    stage.publish_items(
+        status(TradingStatus.OPEN, TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS)
+    )
     ((_, again),) = stage.snapshot()["figures"]
     assert again["securityTradingStatus"] is None
 
 
 def test_000_7_4_1_last_rpt_seq_is_null_where_only_the_group_gave_a_state():
     stage = Stage(share(), share(OTHER), first_number=42, sequence_version=7)
-    stage.tell(phase("XX", TradingStatus.OPEN))
-    stage.tell(order(1, OTHER), event=True)
+    stage.publish_items(phase("XX", TradingStatus.OPEN))
+    stage.publish_items(order(1, OTHER), event=True)
     found = snapshots(stage.loop())
     header = found[SHARE]["header"]
     assert header["lastRptSeq"] is None
@@ -305,7 +309,7 @@ def test_000_7_4_1_last_rpt_seq_is_null_where_only_the_group_gave_a_state():
 
 def test_an_instrument_without_state_has_no_snapshot():
     stage = Stage(share(), share(OTHER))
-    stage.tell(order(1), event=True)
+    stage.publish_items(order(1), event=True)
     found = snapshots(stage.loop())
     assert set(found) == {SHARE}
     assert found[SHARE]["header"]["totNumReports"] == 1
@@ -323,13 +327,13 @@ def run_until_first_header(stage: Stage) -> None:
 @pytest.mark.parametrize("reason", ["deleted", "emptied"])
 def test_000_7_2_a_header_alone_keeps_the_count_of_the_loop(reason):
     stage = Stage(share(), share(OTHER))
-    stage.tell(*(order(number) for number in range(1, 101)), event=True)
-    stage.tell(order(200, OTHER), HighPrice(OTHER, px(10), 1, START), event=True)
+    stage.publish_items(*(order(number) for number in range(1, 101)), event=True)
+    stage.publish_items(order(200, OTHER), HighPrice(OTHER, px(10), 1, START), event=True)
     run_until_first_header(stage)
     if reason == "deleted":
-        stage.tell(SecurityDefinition(SecurityUpdateAction.DELETE, share(OTHER), START))
+        stage.publish_items(SecurityDefinition(SecurityUpdateAction.DELETE, share(OTHER), START))
     else:
-        stage.tell(EmptyBook(OTHER, START))
+        stage.publish_items(EmptyBook(OTHER, START))
     loop = snapshots(stage.running_loop())
     assert loop[SHARE]["header"]["lastMsgSeqNumProcessed"] < stage.publisher.incremental.last_number
     header = loop[OTHER]["header"]
@@ -350,18 +354,18 @@ def test_000_7_2_a_header_alone_keeps_the_count_of_the_loop(reason):
         # The figures were not void: only the book was.
         assert after["header"]["totNumStats"] == 1
         assert after["header"]["lastRptSeq"] is None
-        stage.tell(order(201, OTHER), event=True)
+        stage.publish_items(order(201, OTHER), event=True)
         assert stage.snapshot(OTHER)["header"]["lastRptSeq"] == 1
 
 
 def test_each_snapshot_is_complete_as_of_the_packet_it_names():
     """A book that changes while its snapshot is sent packet by packet is sent as of its start."""
     stage = Stage()
-    stage.tell(*(order(number) for number in range(1, 301)), event=True)
+    stage.publish_items(*(order(number) for number in range(1, 301)), event=True)
     run_until_first_header(stage)
     moment = stage.publisher.incremental.last_number
     for number in range(1, 5):
-        stage.tell(DeleteOrderMbo(SHARE, BUY, px(10), 5, number, START), event=True)
+        stage.publish_items(DeleteOrderMbo(SHARE, BUY, px(10), 5, number, START), event=True)
     snapshot = snapshots(stage.running_loop())[SHARE]
     assert snapshot["header"]["lastMsgSeqNumProcessed"] == moment
     assert snapshot["header"]["lastRptSeq"] == 300
@@ -371,17 +375,17 @@ def test_each_snapshot_is_complete_as_of_the_packet_it_names():
 
 def test_the_snapshot_knows_the_sequence_version_of_the_incremental_stream():
     stage = Stage(sequence_version=65_534)
-    stage.tell(order(1), event=True)
+    stage.publish_items(order(1), event=True)
     assert stage.snapshot()["header"]["lastSequenceVersion"] == 65_534
-    stage.tell(SequenceReset(1))
+    stage.publish_items(SequenceReset(1))
     header = stage.snapshot()["header"]
     assert (header["lastSequenceVersion"], header["lastMsgSeqNumProcessed"]) == (1, 0)
 
 
 def test_a_channel_reset_takes_the_books_out_of_the_snapshot_and_leaves_the_figures():
     stage = Stage()
-    stage.tell(order(1), HighPrice(SHARE, px(10), 1, START), event=True)
-    stage.tell(ChannelReset(1, START))
+    stage.publish_items(order(1), HighPrice(SHARE, px(10), 1, START), event=True)
+    stage.publish_items(ChannelReset(1, START))
     snapshot = stage.snapshot()
     assert snapshot["orders"] == []
     assert [template for template, _ in snapshot["figures"]] == [24]
@@ -392,7 +396,7 @@ def test_a_channel_reset_takes_the_books_out_of_the_snapshot_and_leaves_the_figu
 
 def test_the_last_trade_is_published_as_last_trade_price():
     stage = Stage()
-    stage.tell(trade(10, 20.50), event=True)
+    stage.publish_items(trade(10, 20.50), event=True)
     ((template, values),) = stage.snapshot()["figures"]
     assert template == 27
     assert (values["mDEntryPx"], values["tradeID"]) == (Decimal("20.5"), 10)
@@ -409,27 +413,31 @@ def last_price(stage: Stage) -> Decimal | None:
 
 def test_trades_that_are_not_the_last_price_leave_it_alone():
     stage = Stage()
-    stage.tell(trade(10, 20), event=True)
+    stage.publish_items(trade(10, 20), event=True)
     out_of_sequence = CONDITION | TradeCondition.OUT_OF_SEQUENCE
-    stage.tell(trade(20, 5, trade_condition=out_of_sequence), event=True)
-    stage.tell(trade(30, 6, trd_sub_type=TrdSubType.LEG_TRADE), event=True)
+    stage.publish_items(trade(20, 5, trade_condition=out_of_sequence), event=True)
+    stage.publish_items(trade(30, 6, trd_sub_type=TrdSubType.LEG_TRADE), event=True)
     assert last_price(stage) == 20
-    stage.tell(trade(40, 21), event=True)
-    stage.tell(trade(10, 19), event=True)  # a correction of the first one
+    stage.publish_items(trade(40, 21), event=True)
+    stage.publish_items(trade(10, 19), event=True)  # a correction of the first one
     assert last_price(stage) == 21
-    stage.tell(trade(10, 22, day=2), event=True)  # the first one of the next day
+    stage.publish_items(trade(10, 22, day=2), event=True)  # the first one of the next day
     assert last_price(stage) == 22
     adjusted = LastTradePrice(SHARE, REGULAR, 0, px(23), 1, 10, None, None, 2, None, START)
-    stage.tell(adjusted)
+    stage.publish_items(adjusted)
     assert last_price(stage) == 23
 
 
 def test_000_19_busts_change_prices_only_when_no_trade_is_left():
     stage = Stage()
-    stage.tell(trade(10, 20), trade(20, 21), statistics(2), event=True)
-    stage.tell(TradeBust(SHARE, REGULAR, px(21), 5, 20, 1, START), statistics(1), event=True)
+    stage.publish_items(trade(10, 20), trade(20, 21), statistics(2), event=True)
+    stage.publish_items(
+        TradeBust(SHARE, REGULAR, px(21), 5, 20, 1, START), statistics(1), event=True
+    )
     assert last_price(stage) == 21
-    stage.tell(TradeBust(SHARE, REGULAR, px(20), 5, 10, 1, START), statistics(0), event=True)
+    stage.publish_items(
+        TradeBust(SHARE, REGULAR, px(20), 5, 10, 1, START), statistics(0), event=True
+    )
     assert last_price(stage) is None
 
 
@@ -442,9 +450,9 @@ def test_withdrawn_figures_leave_the_snapshot():
         TheoreticalOpeningPrice(SHARE, 1, 1, 1, START),
         AuctionImbalance(SHARE, ImbalanceCondition.BALANCED, 1, START),
     ]
-    stage.tell(order(1), *figures, event=True)
+    stage.publish_items(order(1), *figures, event=True)
     assert len(stage.figures()) == 5
-    stage.tell(
+    stage.publish_items(
         OpeningPrice(SHARE, 1, None, 1, START, deleted=True),
         HighPrice(SHARE, 2, 1, START, deleted=True),
         LowPrice(SHARE, 1, 1, START, deleted=True),
@@ -458,17 +466,19 @@ def test_withdrawn_figures_leave_the_snapshot():
 def test_bands_of_different_types_coexist():
     stage = Stage()
     for kind in (*PriceBandType, PriceBandType.HARD_LIMIT):
-        stage.tell(PriceBand(SHARE, kind, PriceLimitType.PRICE_UNIT, None, 1, 2, None, START))
-    stage.tell(PriceBand(SHARE, None, None, None, None, None, 5, START))
+        stage.publish_items(
+            PriceBand(SHARE, kind, PriceLimitType.PRICE_UNIT, None, 1, 2, None, START)
+        )
+    stage.publish_items(PriceBand(SHARE, None, None, None, None, None, 5, START))
     assert stage.figures() == ["PriceBand"] * 5
 
 
 def test_the_close_of_the_day_becomes_that_of_the_previous_day():
     stage = Stage()
-    stage.tell(ClosingPrice(SHARE, 1, PREVIOUS, None, 1, START))
-    stage.tell(ClosingPrice(SHARE, 2, DAILY, None, 1, START))
+    stage.publish_items(ClosingPrice(SHARE, 1, PREVIOUS, None, 1, START))
+    stage.publish_items(ClosingPrice(SHARE, 2, DAILY, None, 1, START))
     assert stage.figures() == ["ClosingPrice"] * 2
-    stage.tell(ClosingPrice(SHARE, 2, PREVIOUS, None, 2, START))
+    stage.publish_items(ClosingPrice(SHARE, 2, PREVIOUS, None, 2, START))
     assert stage.figures() == ["ClosingPrice"]
 
 
@@ -493,10 +503,10 @@ FIGURES = [
 )
 def test_000_14_3_a_new_session_resets_the_figures_of_the_old_one(change):
     stage = Stage()
-    stage.tell(phase("XX", TradingStatus.RESERVED))
-    stage.tell(*FIGURES, event=True)
+    stage.publish_items(phase("XX", TradingStatus.RESERVED))
+    stage.publish_items(*FIGURES, event=True)
     assert len(stage.figures()) == 8
-    stage.tell(change)
+    stage.publish_items(change)
     assert stage.figures() == ["ClosingPrice", "SecurityStatus"]
     for values in (values for template, values in stage.snapshot()["figures"] if template == 3):
         # Repeated in the snapshot, it must not reset other instruments' values.
@@ -515,21 +525,21 @@ def test_000_14_3_a_new_session_resets_the_figures_of_the_old_one(change):
 )
 def test_000_13_10_1_the_theoretical_price_ends_with_the_auction(change, stands):
     stage = Stage()
-    stage.tell(phase("XX", TradingStatus.RESERVED))
+    stage.publish_items(phase("XX", TradingStatus.RESERVED))
     theoretical = TheoreticalOpeningPrice(SHARE, 1, 1, 1, START)
     balance = AuctionImbalance(SHARE, ImbalanceCondition.BALANCED, 1, START)
-    stage.tell(order(1), theoretical, balance, event=True)
-    stage.tell(change)
+    stage.publish_items(order(1), theoretical, balance, event=True)
+    stage.publish_items(change)
     found = {"TheoreticalOpeningPrice", "AuctionImbalance"} & set(stage.figures())
     assert bool(found) is stands
 
 
 def test_an_instrument_in_its_own_auction_keeps_its_theoretical_price():
     stage = Stage()
-    stage.tell(phase("XX", TradingStatus.OPEN))
-    stage.tell(status(TradingStatus.RESERVED, TradingEvent.SECURITY_STATUS_CHANGE))
-    stage.tell(TheoreticalOpeningPrice(SHARE, 1, 1, 1, START), event=True)
-    stage.tell(phase("XX", TradingStatus.OPEN))
+    stage.publish_items(phase("XX", TradingStatus.OPEN))
+    stage.publish_items(status(TradingStatus.RESERVED, TradingEvent.SECURITY_STATUS_CHANGE))
+    stage.publish_items(TheoreticalOpeningPrice(SHARE, 1, 1, 1, START), event=True)
+    stage.publish_items(phase("XX", TradingStatus.OPEN))
     assert "TheoreticalOpeningPrice" in stage.figures()
 
 
@@ -539,7 +549,7 @@ def test_an_instrument_in_its_own_auction_keeps_its_theoretical_price():
 @pytest.mark.parametrize("rate", [1, 50, 1000])
 def test_packets_are_sent_at_the_requested_rate(rate):
     stage = Stage(share(), share(OTHER), rate=rate)
-    stage.tell(*(order(number) for number in range(1, 200)), event=True)
+    stage.publish_items(*(order(number) for number in range(1, 200)), event=True)
     sent = stage.publisher.advance(stage.now + 4 * SECOND)
     times = [x.time_ns for x in sent if x.stream is Stream.SNAPSHOT]
     # There was nothing to publish at the start: it checks again after a second.
@@ -551,7 +561,7 @@ def test_packets_are_sent_at_the_requested_rate(rate):
 
 def test_a_loop_ends_with_a_separate_packet_that_counts_them():
     stage = Stage(share(), share(OTHER))
-    stage.tell(*(order(number) for number in range(1, 120)), order(200, OTHER), event=True)
+    stage.publish_items(*(order(number) for number in range(1, 120)), order(200, OTHER), event=True)
     loop = stage.loop()
     assert loop[-1].templates == [1]
     assert loop[-1].number == len(loop) > 4

@@ -95,11 +95,11 @@ def test_both_feeds_of_a_day_give_the_same_books_and_trades(tmp_path, kind):
             assert channel.book_state(line["security_id"]) in (State.VALID, State.EMPTY)
             assert shown(channel, line["security_id"], depth) == expected
             compared += any(expected)
-        told = [
+        trades = [
             (trade.security_id, int(trade.trade_id), "BUST" if trade.busted else "NEW")
             for trade in channel.state.take_trades()
         ]
-        assert told == [
+        assert trades == [
             (line["security_id"], line["trade_id"], line["action"])
             for line in json_lines(tmp_path / "truth/trades.jsonl")
             if line["channel"] == number

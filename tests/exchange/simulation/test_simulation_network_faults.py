@@ -35,11 +35,11 @@ def test_counts_are_what_a_receiver_sees(loss, reorder, duplicate, count, seed):
     assert set(range(count)) - set(got) == lost
     assert feed.counts.lost == len(lost)
     assert feed.counts.duplicated == len(got) - len(set(got))
-    late = [p for place, p in enumerate(got) if any(q > p for q in got[:place])]
+    late = [p for index, p in enumerate(got) if any(q > p for q in got[:index])]
     assert feed.counts.reordered == len(set(late))
     # Nothing comes more than a few packets late.
-    for place, packet in enumerate(got):
-        overtaken = {q for q in got[:place] if q > packet}
+    for index, packet in enumerate(got):
+        overtaken = {q for q in got[:index] if q > packet}
         assert len(overtaken) <= 3
 
 

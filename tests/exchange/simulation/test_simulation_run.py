@@ -101,14 +101,14 @@ def test_each_profile_gives_books_and_trades_that_a_replay_agrees_with(tmp_path,
         replay = Replay(16)
         for packet in arbitrated(tmp_path, number):
             replay.apply(packet)
-        told = [x for x in json_lines(tmp_path / "truth/trades.jsonl") if x["channel"] == number]
+        traded = [x for x in json_lines(tmp_path / "truth/trades.jsonl") if x["channel"] == number]
         assert replay.trades == [
             (x["security_id"], x["trade_id"], x["price"], x["size"])
-            for x in told
+            for x in traded
             if x["action"] == "NEW"
         ]
         assert replay.busts == [
-            (x["security_id"], x["trade_id"]) for x in told if x["action"] == "BUST"
+            (x["security_id"], x["trade_id"]) for x in traded if x["action"] == "BUST"
         ]
         busts += len(replay.busts)
     assert busts == summary["busts"]
@@ -158,14 +158,14 @@ def test_every_packet_is_on_both_feeds_at_its_own_time(plain):
 def test_auctions_publish_news_if_a_profile_defines_their_end(tmp_path):
     """Extensions and random ends; other profiles' auctions end when they are scheduled to."""
     run(tmp_path, "thin-derivatives", duration_ns=30 * SECOND)
-    told = {
+    headlines = {
         found.values["headline"].rpartition(" - ")[2]
         for path in sorted(tmp_path.glob("*_Incremental_A.pcap"))
         for packet in packets(path)
         for found in packet.messages
         if found.message.name == "News_5"
     }
-    assert {"random end", "extension"} <= told
+    assert {"random end", "extension"} <= headlines
     rules = [load_profile(name).auction_ends for name in bundled_profiles()]
     assert rules[:3] == [None] * 3
 
@@ -231,8 +231,8 @@ def test_faults_in_the_truth_are_those_in_the_capture(plain, tmp_path):
         missing[feed] = set(sent) - set(got)
         late = 0
         latest = (0, 0)
-        for place, key in enumerate(got):
-            if key < latest and key not in got[:place]:
+        for index, key in enumerate(got):
+            if key < latest and key not in got[:index]:
                 late += 1
             latest = max(latest, key)
         assert truth[feed] == {

@@ -113,10 +113,14 @@ def test_a_day_fits_its_duration_and_keeps_its_order(seconds, count):
     assert day.start_ns < times[0]
     assert times[-1] < day.end_ns
     planned = schedule.commands(dict.fromkeys(x.security_group for x in chosen), DAY)
-    for (_, told), (_, meant) in zip(day.commands, planned, strict=True):
-        assert (told.group, told.phase, told.session) == (meant.group, meant.phase, meant.session)
-        if told.open_time_ns is not None:
-            assert day.start_ns < told.open_time_ns < day.end_ns
+    for (_, command), (_, meant) in zip(day.commands, planned, strict=True):
+        assert (command.group, command.phase, command.session) == (
+            meant.group,
+            meant.phase,
+            meant.session,
+        )
+        if command.open_time_ns is not None:
+            assert day.start_ns < command.open_time_ns < day.end_ns
     # The spans cover the run without gaps.
     assert day.phases[0][0] == day.start_ns
     assert day.phases[-1][1] == day.end_ns

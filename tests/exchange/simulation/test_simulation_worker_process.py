@@ -56,7 +56,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def gone(process: int) -> bool:
+def has_ended(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -74,14 +74,14 @@ def gone(process: int) -> bool:
     ],
 )
 def test_the_bytes_are_those_of_one_process(tmp_path, started, profile, changes):
-    told: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    progress: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
     for own in (True, False):
         run = simulation(tmp_path / str(own), profile, **changes).run
-        run(lambda done, messages, own=own: told[own].append((done, messages)), worker=own)
+        run(lambda done, messages, own=own: progress[own].append((done, messages)), worker=own)
     assert files(tmp_path / "True") == files(tmp_path / "False")
-    assert told[True] == told[False]
+    assert progress[True] == progress[False]
     assert len(started) == 1
-    assert gone(started[0])
+    assert has_ended(started[0])
 
 
 def test_an_error_of_the_market_comes_through_unchanged(tmp_path, monkeypatch, started):
@@ -93,7 +93,7 @@ def test_an_error_of_the_market_comes_through_unchanged(tmp_path, monkeypatch, s
         simulation(tmp_path / "day").run(worker=True)
     assert str(caught.value) == "the market cannot close"
     assert "in refuse" in "".join(caught.value.__notes__)
-    assert gone(started[0])
+    assert has_ended(started[0])
 
 
 def test_an_error_that_cannot_be_sent_is_reported_with_its_location(tmp_path, monkeypatch):
@@ -131,7 +131,7 @@ def test_trading_ends_where_publishing_does(tmp_path, monkeypatch, started, erro
     monkeypatch.setattr(DayPublisher, "progress", fail)
     with pytest.raises(raised):
         simulation(tmp_path / "day").run(worker=True)
-    assert gone(started[0])
+    assert has_ended(started[0])
 
 
 def test_only_publishers_are_interrupted(tmp_path, monkeypatch):
@@ -151,10 +151,10 @@ def test_where_no_process_can_be_started_the_day_passes_in_this_one(tmp_path, mo
     def refused() -> int:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    simulation(tmp_path / "here").run(worker=False)
+    simulation(tmp_path / "local").run(worker=False)
     monkeypatch.setattr(os, "fork", refused)
     simulation(tmp_path / "refused").run(worker=True)
-    assert files(tmp_path / "refused") == files(tmp_path / "here")
+    assert files(tmp_path / "refused") == files(tmp_path / "local")
 
 
 def test_a_worker_process_is_for_long_runs_on_more_than_one_core(tmp_path, monkeypatch):
@@ -169,17 +169,17 @@ def test_a_worker_process_is_for_long_runs_on_more_than_one_core(tmp_path, monke
 
 
 def test_trading_ends_when_the_last_listener_leaves():
-    told, tells = os.pipe()
+    event_reader, event_writer = os.pipe()
     answered, answers = os.pipe()
-    with os.fdopen(tells, "wb") as stream, os.fdopen(answered, "rb") as reading:
-        teller = worker_process._Teller(stream, reading)
+    with os.fdopen(event_writer, "wb") as stream, os.fdopen(answered, "rb") as reading:
+        publisher = worker_process._Teller(stream, reading)
         os.close(answers)
         with pytest.raises(BrokenPipeError):
-            teller.messages()
-        with os.fdopen(told, "rb") as listening:
+            publisher.messages()
+        with os.fdopen(event_reader, "rb") as listening:
             assert pickle.load(listening) == ([], "messages", ())
-        teller.publish([MarketEvent([SequenceReset(51)])], 1)
+        publisher.publish([MarketEvent([SequenceReset(51)])], 1)
         with pytest.raises(BrokenPipeError):
-            teller.progress(0.5)
+            publisher.progress(0.5)
         with pytest.raises(BrokenPipeError):
             stream.close()

@@ -27,19 +27,19 @@ from pregao.exchange.traders.excitation import ReactionQueue
 from pregao.exchange.traders.profiles import Excitation, Makers, load_profile
 
 START = 1_779_361_200 * SECOND
-HERE = cast("CrowdInstrument", SimpleNamespace(name="here"))
-THERE = cast("CrowdInstrument", SimpleNamespace(name="there"))
+LEADER = cast("CrowdInstrument", SimpleNamespace(name="leader"))
+FOLLOWER = cast("CrowdInstrument", SimpleNamespace(name="follower"))
 
 
 def cluster(agenda: ReactionQueue) -> list[int]:
     """The times of one request at time 0 and of all that it brings about."""
     times = [0]
-    agenda.react(0, HERE, lambda: THERE)
+    agenda.react(0, LEADER, lambda: FOLLOWER)
     while (due := agenda.due_ns) is not None:
         desk, order = agenda.pop()
         assert not order
         times.append(due)
-        agenda.react(due, desk, lambda: THERE)
+        agenda.react(due, desk, lambda: FOLLOWER)
     return times
 
 
@@ -69,14 +69,14 @@ def test_reactions_come_immediately_or_a_little_later_mostly_on_the_same_instrum
     )
     delays, where = [], Counter[str]()
     for _ in range(5000):
-        agenda.react(0, HERE, lambda: THERE)
+        agenda.react(0, LEADER, lambda: FOLLOWER)
         while (due := agenda.due_ns) is not None:
             delays.append(due)
             where[agenda.pop()[0].name] += 1  # type: ignore[attr-defined]
     assert sum(delay < MILLISECOND for delay in delays) / len(delays) == pytest.approx(
         0.64, abs=0.04
     )
-    assert where["here"] / len(delays) == pytest.approx(0.75, abs=0.04)
+    assert where["leader"] / len(delays) == pytest.approx(0.75, abs=0.04)
 
 
 def test_quotes_live_as_long_as_they_should():
@@ -84,7 +84,7 @@ def test_quotes_live_as_long_as_they_should():
     agenda = ReactionQueue(SeededRandom(1, "a"), Excitation(), makers, 0.5)
     assert agenda.spontaneous == pytest.approx(1 / 1.5)
     for number in range(1, 4001):
-        agenda.end_quote(0, HERE, number)
+        agenda.end_quote(0, LEADER, number)
     lives = []
     while (due := agenda.due_ns) is not None:
         lives.append(due)

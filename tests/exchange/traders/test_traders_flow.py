@@ -122,7 +122,7 @@ def test_orders_are_placed_near_the_top(filled):
     assert max(filled.touch) > 50
 
 
-def test_most_orders_are_cancelled_or_changed_and_few_trade(filled):
+def test_many_orders_are_cancelled_or_changed_and_few_trade(filled):
     kinds = Counter(type(request) for request in filled.requests)
     assert kinds[CancelOrder] > 0.5 * kinds[NewOrder]
     assert kinds[ModifyOrder] > 0.3 * kinds[NewOrder]

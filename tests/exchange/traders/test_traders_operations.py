@@ -126,14 +126,14 @@ def test_000_13_11_3_settlement_prices_come_in_every_row_of_the_schedule():
     operations = MarketOperations(market, crowd, pace, profile, 1, START, START + LENGTH)
     for group in list(market.groups):
         engine.apply(SetGroupPhase(group, TradingStatus.OPEN), START)
-    told: list[Any] = list(operations.opening())
+    commands: list[Any] = list(operations.opening())
     for instrument in futures:
         engine.apply(EnterTrade(instrument.security_id, instrument.tick, 1), START)
-    told += operations.due(START + LENGTH)
-    told += operations.closing()
+    commands += operations.due(START + LENGTH)
+    commands += operations.closing()
     rows = {
         (command.flag.name, command.settl_price_type.name)
-        for command in told
+        for command in commands
         if isinstance(command, SetSettlementPrice)
     }
     assert rows == {

@@ -50,12 +50,12 @@ def test_auctions_are_the_times_in_which_orders_gather(lake, auctions):
 
 
 def test_000_13_9_2_the_theoretical_prices_are_published_in_order(lake, auctions):
-    told = messages(lake, 16)
+    published = messages(lake, 16)
     shown = 0
     for auction in auctions:
         expected = [
             (row["md_entry_timestamp_ns"], row["md_entry_px"], row["md_entry_size"])
-            for row in told
+            for row in published
             if within(row, auction)
         ]
         found = [tuple(one.values()) for one in auction["theoretical"]]
@@ -66,22 +66,22 @@ def test_000_13_9_2_the_theoretical_prices_are_published_in_order(lake, auctions
         last = counted[-1] if counted else (None, None, None)
         assert (auction["theoretical_price"], auction["theoretical_size"]) == last[1:]
         shown += len(found)
-    assert shown == len(told)
+    assert shown == len(published)
 
 
 def test_000_13_10_the_imbalances_are_published_in_order(lake, auctions):
     sides = {1 << 8: "BUY", 1 << 9: "SELL", 0: "BALANCED"}
-    told = messages(lake, 19)
+    published = messages(lake, 19)
     for auction in auctions:
         expected = [
             (sides[row["imbalance_condition"]], row["md_entry_size"])
             if row["md_update_action"] != "DELETE"
             else (None, None)
-            for row in told
+            for row in published
             if within(row, auction)
         ]
         assert [(one["side"], one["size"]) for one in auction["imbalances"]] == expected
-    assert sum(len(auction["imbalances"]) for auction in auctions) == len(told)
+    assert sum(len(auction["imbalances"]) for auction in auctions) == len(published)
 
 
 def test_000_14_1_an_auction_ends_with_trades_at_the_theoretical_price(lake, auctions):
@@ -138,10 +138,10 @@ def by_hand(spark, tmp_path_factory):
             md_entry_size=size,
         )
 
-    def begin(*told):
+    def begin(*prices):
         tape.event()
         state("RESERVED")
-        for price, size, left in told:
+        for price, size, left in prices:
             tape.event()
             theoretical(price, size)
             imbalance(1 << 8, left)
@@ -196,7 +196,7 @@ def by_hand(spark, tmp_path_factory):
 
 
 def test_orders_withdrawn_for_the_uncrossing_were_published_before(by_hand):
-    told = [
+    published = [
         (
             row["uncross_price"],
             row["theoretical_price"],
@@ -206,7 +206,7 @@ def test_orders_withdrawn_for_the_uncrossing_were_published_before(by_hand):
         )
         for row in by_hand
     ]
-    assert told == [
+    assert published == [
         (Decimal("5.10"), Decimal("5.10"), 200, "BUY", 50),
         (Decimal("6.00"), Decimal("6.00"), 300, "BUY", 70),
         (None, Decimal("7.00"), 400, "BUY", 90),

@@ -10,7 +10,7 @@ from pregao.clock import DAY, HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.lake.analytics.bars import interval_name, interval_ns, known_intervals
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
-from tests.lake.analytics_support import analysed, place, rows
+from tests.lake.analytics_support import analysed, message_key, rows
 
 LENGTHS = {"1s": SECOND, "1m": MINUTE, "5m": 5 * MINUTE, "1h": HOUR, "1d": DAY}
 MIDNIGHT = 1779332400 * SECOND
@@ -20,7 +20,7 @@ MIDNIGHT = 1779332400 * SECOND
 def expected_bars(trades):
     bars = {}
     for name, length in LENGTHS.items():
-        for row in sorted(trades, key=place):
+        for row in sorted(trades, key=message_key):
             if row["busted"]:
                 continue
             start = MIDNIGHT + (row["time_ns"] - MIDNIGHT) // length * length

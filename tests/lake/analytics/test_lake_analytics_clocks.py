@@ -19,7 +19,7 @@ from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import DATE, few_partitions, rows, the_day
 from tests.lake.days import day
 
-BEHIND = -16
+CLOCK_LAG_S = -16
 """By how many seconds the clock of the captures of the incremental stream is off."""
 
 BEFORE = TableSpec(
@@ -58,7 +58,7 @@ def lake(spark):
     """A day whose incremental stream was captured by a clock 16 seconds late, twice wrong."""
     folder = Path(mkdtemp(prefix="pregao-clock-"))
     for capture in day(seed=3, instruments=2, duration="10s").glob("*.pcap"):
-        late = BEHIND if "Incremental" in capture.stem else 0
+        late = CLOCK_LAG_S if "Incremental" in capture.stem else 0
         wrong = (30, 50) if capture.stem.endswith("_A") else ()
         (folder / capture.name).write_bytes(shifted(capture, late, wrong))
     lake = LakeStore(folder / "lake")
@@ -89,10 +89,10 @@ def test_the_offset_is_the_smallest_plausible_difference(lake):
         assert row["offset_ns"] == min(sense)
         assert row["outliers"] == len(own) - len(sense)
         assert row["name"].endswith(".pcap")
-    behind = {row["feed"]: row for row in found if row["stream"] == "incremental"}
-    assert {feed: row["outliers"] for feed, row in behind.items()} == {"A": 2, "B": 0}
-    for row in behind.values():
-        assert BEHIND * SECOND < row["offset_ns"] < (BEHIND + 1) * SECOND
+    incremental = {row["feed"]: row for row in found if row["stream"] == "incremental"}
+    assert {feed: row["outliers"] for feed, row in incremental.items()} == {"A": 2, "B": 0}
+    for row in incremental.values():
+        assert CLOCK_LAG_S * SECOND < row["offset_ns"] < (CLOCK_LAG_S + 1) * SECOND
 
 
 def test_network_times_are_given_raw_and_without_the_offset(lake):
@@ -116,11 +116,11 @@ def test_network_times_are_given_raw_and_without_the_offset(lake):
 
 
 def test_the_command_prints_the_offsets(lake):
-    told = list(_clocks(lake, {DATE}))
-    assert "Incremental_" in told[0]
-    assert "is 15,9" in told[0]
-    assert "ns behind the exchange's" in told[0]
-    assert "network_ns" in told[-1]
+    lines = list(_clocks(lake, {DATE}))
+    assert "Incremental_" in lines[0]
+    assert "is 15,9" in lines[0]
+    assert "ns behind the exchange's" in lines[0]
+    assert "network_ns" in lines[-1]
     assert list(_clocks(lake, set())) == []
 
 

@@ -14,8 +14,8 @@ from tests.lake.analytics_support import (
     DATE,
     assert_same_on_spark,
     lake_of,
+    message_key,
     messages,
-    place,
     rows,
 )
 from tests.lake.lake_support import ingest_row, write_file
@@ -60,9 +60,9 @@ TICKS = TableSpec(
 def private_capture(path, requests, reports):
     """A capture of a connection with these requests and reports, each at its sending time."""
     peer = RawPeer(version=6)
-    segments, places = [], {True: 1, False: 1}
-    said = [(True, *each) for each in requests] + [(False, *each) for each in reports]
-    for from_client, time_ns, session, values in sorted(said, key=lambda each: each[1]):
+    segments, numbers = [], {True: 1, False: 1}
+    pending = [(True, *each) for each in requests] + [(False, *each) for each in reports]
+    for from_client, time_ns, session, values in sorted(pending, key=lambda each: each[1]):
         header = {"sessionID": session, "msgSeqNum": len(segments) + 1, "sendingTime": time_ns}
         if from_client:
             header["marketSegmentID"] = 80
@@ -71,8 +71,8 @@ def private_capture(path, requests, reports):
             header |= {"eventIndicator": 0, "marketSegmentID": 80}
             data = peer.frame("ExecutionReport_New", **(REPORT | values), businessHeader=header)
         ends = (CLIENT, GATEWAY) if from_client else (GATEWAY, CLIENT)
-        segments.append((time_ns, *ends, places[from_client], 24, data))
-        places[from_client] += len(data)
+        segments.append((time_ns, *ends, numbers[from_client], 24, data))
+        numbers[from_client] += len(data)
     return write_capture(path, segments)
 
 
@@ -203,8 +203,8 @@ def test_trades_know_the_best_prices_before_their_event(ticked):
             if tick["security_id"] == trade["security_id"] and tick["event"] < trade["event"]:
                 last = tick
         for name in ("bid_price", "bid_size", "bid_orders", "ask_price", "ask_size", "ask_orders"):
-            told = last is not None and last["state"] != "stale"
-            assert trade[name] == (last[f"{name}_1"] if told else None)
+            is_known = last is not None and last["state"] != "stale"
+            assert trade[name] == (last[f"{name}_1"] if is_known else None)
         if trade["bid_price"] is not None and trade["ask_price"] is not None:
             assert trade["spread"] == trade["ask_price"] - trade["bid_price"]
             if trade["aggressor_side"] == "BUY":
@@ -218,8 +218,8 @@ def test_an_order_has_its_queue_position_at_its_price(ticked):
     lake, ticks, after, _ = ticked
     shown = {(row["security_id"], row["event"]) for row in ticks if row["state"] != "stale"}
     sides = {"BUY": 0, "SELL": 1}
-    entries, told = {}, 0
-    for order in sorted(rows(lake, "orders"), key=place):
+    entries, compared = {}, 0
+    for order in sorted(rows(lake, "orders"), key=message_key):
         key = order["security_id"], order["event"]
         if order["entry_seen"] and order["end_event"] != order["event"]:
             entries.setdefault((key, order["side"], order["price"]), []).append(order)
@@ -227,14 +227,14 @@ def test_an_order_has_its_queue_position_at_its_price(ticked):
             assert order["queue_position"] is None
     for (key, side, price), orders in entries.items():
         levels = after[key][sides[side]][:DEPTH]
-        here = [count for at, _, count in levels if at == price]
-        for behind, order in enumerate(reversed(orders)):
-            if here and key in shown:
-                assert order["queue_position"] == here[0] - behind
-                told += 1
+        counts = [count for at, _, count in levels if at == price]
+        for orders_after, order in enumerate(reversed(orders)):
+            if counts and key in shown:
+                assert order["queue_position"] == counts[0] - orders_after
+                compared += 1
             else:
                 assert order["queue_position"] is None
-    assert told > 100
+    assert compared > 100
 
 
 def test_orders_know_the_request_that_put_them_there(joined):
@@ -246,12 +246,12 @@ def test_orders_know_the_request_that_put_them_there(joined):
     known = 0
     for row in rows(lake, "orders"):
         number, t5 = by_number.get((row["security_id"], row["secondary_order_id"]), (None, 0))
-        told = [row[name] for name in ("session_id", "cl_ord_id", "order_id", "t2_ns", "t4_ns")]
+        request = [row[name] for name in ("session_id", "cl_ord_id", "order_id", "t2_ns", "t4_ns")]
         if number is None:
-            assert told == [None] * 5
+            assert request == [None] * 5
             continue
         known += 1
-        assert told == [8, number + 1, 7000 + number, t5 - 20, t5 - 10]
+        assert request == [8, number + 1, 7000 + number, t5 - 20, t5 - 10]
         assert (row["t1_ns"], row["t6_ns"]) == (t5 - 30 if number % 2 else None, t5 + 3)
     assert known == len(answered) > 20
 

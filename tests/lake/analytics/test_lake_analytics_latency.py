@@ -71,7 +71,7 @@ def test_the_times_of_events_equal_a_plain_recomputation(tables, settings):
 
 
 def test_from_version_15_on_orders_alone_have_no_t10():
-    for tables, settings, told in ((None, SETTINGS, False), (OLD_TABLES, OLD, True)):
+    for tables, settings, has_t10 in ((None, SETTINGS, False), (OLD_TABLES, OLD, True)):
         lake, _ = analysed(tables, **settings)
         added = [row for row in messages(lake, 50) if row["md_update_action"] == "NEW"]
         alone = {row["event"] for row in rows(lake, "latency", messages=1)}
@@ -80,7 +80,7 @@ def test_from_version_15_on_orders_alone_have_no_t10():
         assert len(times) > 100
         for row in times:
             assert row["t5_ns"] is not None
-            assert (row["t10_ns"] is not None) == told
+            assert (row["t10_ns"] is not None) == has_t10
 
 
 def test_percentiles_of_a_minute_are_those_of_its_events():
@@ -117,11 +117,11 @@ def test_an_event_counts_in_the_minute_in_which_it_was_sent(spark):
     ]
     with few_partitions(spark):
         found = latency_minutes(spark.createDataFrame(events, columns)).collect()
-    told = {
+    counts = {
         (row["minute_ns"], row["measure"]): (row["events"], row["p50_ns"], row["max_ns"])
         for row in found
     }
-    assert told == {
+    assert counts == {
         (0, "engine"): (1, 20.0, 20),
         (0, "network"): (1, 15.0, 15),
         (0, "network_raw"): (1, -5.0, -5),

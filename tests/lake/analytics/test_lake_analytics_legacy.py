@@ -20,7 +20,7 @@ from tests.exchange.capture_replay import captured
 from tests.lake.analytics_support import assert_same_on_spark
 from tests.lake.days import rows
 
-PLACES = {
+POSITION_COLUMNS = {
     "event", "start_event", "end_event", "sequence_version", "sequence_number", "index_in_packet",
 }  # fmt: skip
 """Where something is in the stream, which is another on each feed."""
@@ -38,7 +38,7 @@ def simulated(out, kind=LegacyDepth.ORDERS, **changes):
     return out
 
 
-def made(lake, captures):
+def build_lake(lake, captures):
     """A lake with captures and all of their analytics."""
     assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
     build_books(str(lake))
@@ -54,12 +54,12 @@ def day(tmp_path_factory):
 @pytest.fixture(scope="module")
 def binary(day, tmp_path_factory):
     captures = [path for path in day.glob("*.pcap") if "Legacy" not in path.name]
-    return made(tmp_path_factory.mktemp("binary") / "lake", captures)
+    return build_lake(tmp_path_factory.mktemp("binary") / "lake", captures)
 
 
 @pytest.fixture(scope="module")
 def legacy(day, tmp_path_factory):
-    return made(tmp_path_factory.mktemp("legacy") / "lake", day.glob("*Legacy*.pcap"))
+    return build_lake(tmp_path_factory.mktemp("legacy") / "lake", day.glob("*Legacy*.pcap"))
 
 
 def test_packets_without_a_sending_time_set_no_clock_offset(legacy):
@@ -81,24 +81,26 @@ def plain(value, name=""):
     return value // MILLISECOND if name.endswith("_ns") and value is not None else value
 
 
-def told(lake, table, but=()):
+def row_counts(lake, table, but=()):
     return Counter(
         tuple(
-            (name, plain(value, name)) for name, value in row.items() if name not in {*PLACES, *but}
+            (name, plain(value, name))
+            for name, value in row.items()
+            if name not in {*POSITION_COLUMNS, *but}
         )
         for row in rows(lake, table)
     )
 
 
 def test_both_feeds_give_the_same_phases_and_states(binary, legacy):
-    states = told(legacy, "status")
-    assert states == told(binary, "status")
+    states = row_counts(legacy, "status")
+    assert states == row_counts(binary, "status")
     assert {dict(row)["status"] for row in states} >= {"OPEN", "RESERVED", "CLOSE"}
 
 
 def test_both_feeds_give_the_same_auctions(binary, legacy):
-    auctions = told(legacy, "auctions")
-    assert auctions == told(binary, "auctions")
+    auctions = row_counts(legacy, "auctions")
+    assert auctions == row_counts(binary, "auctions")
     assert any(dict(row)["uncross_trades"] for row in auctions)
     assert any(dict(row)["theoretical"] for row in auctions)
 
@@ -106,8 +108,8 @@ def test_both_feeds_give_the_same_auctions(binary, legacy):
 def test_both_feeds_give_the_same_sessions(binary, legacy):
     # Entries do not state their session, and trades not whether they are late.
     but = ["trading_session_id", "last", "last_price_high", "last_price_low"]
-    found = told(legacy, "session_stats", but)
-    assert found == told(binary, "session_stats", but)
+    found = row_counts(legacy, "session_stats", but)
+    assert found == row_counts(binary, "session_stats", but)
     assert all(dict(row)["equal"] for row in found)
 
 
@@ -133,7 +135,8 @@ def differing(one, other, but):
     return [
         name
         for name in one
-        if name not in {*PLACES, *but} and plain(one[name], name) != plain(other[name], name)
+        if name not in {*POSITION_COLUMNS, *but}
+        and plain(one[name], name) != plain(other[name], name)
     ]
 
 
@@ -154,7 +157,7 @@ def test_orders_are_never_mistaken_for_others_after_loss(day, binary, tmp_path):
     rates = FaultRates(0.08, 0.0, 0.0)
     faults = {"A": rates, "B": rates, "snapshot": FaultRates(), "definition": FaultRates()}
     folder = simulated(tmp_path / "day", faults=faults)
-    lake = made(tmp_path / "lake", folder.glob("*Legacy*.pcap"))
+    lake = build_lake(tmp_path / "lake", folder.glob("*Legacy*.pcap"))
     theirs, ours = lives(binary), lives(lake)
     assert ours.keys() <= theirs.keys()
     reasons = Counter(row["end_reason"] for row in ours.values())
@@ -170,7 +173,7 @@ def test_orders_are_never_mistaken_for_others_after_loss(day, binary, tmp_path):
 def test_a_day_begun_in_the_middle_knows_phases_from_snapshots(tmp_path):
     folder = simulated(tmp_path / "day", late_join=RunPoint(share=0.5))
     lakes = {
-        feed: made(
+        feed: build_lake(
             tmp_path / feed,
             [path for path in folder.glob("*.pcap") if ("Legacy" in path.name) == (feed == "old")],
         )
@@ -197,7 +200,7 @@ def test_a_lake_with_both_feeds_has_the_analytics_of_the_binary_one(
         for one in captured(path)[:1]
     }
     monkeypatch.setenv(VARIABLE, ",".join(f"{flow}=201" for flow in sorted(flows)))
-    lake = made(tmp_path / "lake", day.glob("*.pcap"))
+    lake = build_lake(tmp_path / "lake", day.glob("*.pcap"))
     for table in ("status", "auctions", "session_stats"):
         assert rows(lake, table) == rows(binary, table)
 
@@ -212,5 +215,5 @@ def test_levels_are_no_orders(tmp_path):
 
 
 def test_spark_makes_the_same_rows(spark, legacy):
-    made = assert_same_on_spark(spark, LakeStore(str(legacy)), ["auctions", "orders"])
-    assert made["orders"] > 500
+    build_lake = assert_same_on_spark(spark, LakeStore(str(legacy)), ["auctions", "orders"])
+    assert build_lake["orders"] > 500

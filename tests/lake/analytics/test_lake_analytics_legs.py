@@ -33,11 +33,11 @@ def trades(session_and_lake):
 def test_every_trade_of_a_spread_and_its_legs_is_present(session_and_lake, trades):
     session, _ = session_and_lake
     assert trades.keys() == session.trades.keys()
-    for key, told in session.trades.items():
+    for key, trade in session.trades.items():
         row = trades[key]
-        assert (row["price"], row["size"]) == (Decimal(told.price).scaleb(-4), told.size)
-        assert row["leg"] == (told.trd_sub_type == TrdSubType.LEG_TRADE)
-        assert row["implied"] == told.implied
+        assert (row["price"], row["size"]) == (Decimal(trade.price).scaleb(-4), trade.size)
+        assert row["leg"] == (trade.trd_sub_type == TrdSubType.LEG_TRADE)
+        assert row["implied"] == trade.implied
         assert row["busted"] == (key in session.busted)
     legs = {key[0] for key, row in trades.items() if row["leg"]}
     assert legs == {NEAR, FAR}

@@ -25,7 +25,7 @@ from tests.lake.analytics_support import DATE, few_partitions, in_some_order, la
 from tests.lake.days import day
 
 SMALL = {"seed": 3, "instruments": 2, "duration": "10s"}
-TOLD = (
+ROW_SCHEMA = (
     "team int, place bigint, price decimal(18,4), size bigint, name string, flag boolean, "
     "bits int, notional decimal(34,4)"
 )
@@ -38,12 +38,12 @@ def lake():
 
 
 @pytest.fixture
-def here(lake):
+def local_session(lake):
     with local_engine(), LocalSession(lake) as session:
         yield session
 
 
-def told_rows():
+def random_rows():
     """Rows with nulls and ties in every column but the first."""
     chosen = random.Random(7)
 
@@ -68,7 +68,7 @@ def told_rows():
 def grouped(rows):
     struct = F.struct("place", "price", F.col("size").alias("other"))
     at = F.when(F.col("flag"), F.col("place") * 1000 + F.col("number"))
-    told = rows.groupBy("team", F.col("bits").bitwiseAND(3).alias("kind")).agg(
+    grouped_rows = rows.groupBy("team", F.col("bits").bitwiseAND(3).alias("kind")).agg(
         F.min_by("price", at).alias("first_price"),
         F.max_by(struct, at).alias("last"),
         F.max_by(F.struct("name"), at)["name"].alias("last_name"),
@@ -85,7 +85,7 @@ def grouped(rows):
         F.sort_array(F.collect_list(F.struct("number", "name"))).alias("all"),
         F.sort_array(F.collect_list(F.when(F.col("bits") > 250, F.col("number")))).alias("few"),
     )
-    whole = with_average(told).select(
+    whole = with_average(grouped_rows).select(
         "*",
         "last.*",
         F.get("percentiles", F.lit(1)).alias("tenth"),
@@ -125,12 +125,12 @@ def in_order():
 
 def windowed(rows):
     # The frame is Spark's: up to the last row that is equal in the order.
-    by_place = Window.partitionBy("team").orderBy("place")
+    by_position = Window.partitionBy("team").orderBy("place")
     backwards = Window.partitionBy("team").orderBy(F.desc("place"), F.desc("number"))
     return rows.select(
         "number",
-        F.sum("bits").over(by_place).cast("bigint").alias("so_far"),
-        F.count_if("flag").over(by_place).alias("flags"),
+        F.sum("bits").over(by_position).cast("bigint").alias("so_far"),
+        F.count_if("flag").over(by_position).alias("flags"),
         F.max("price").over(Window.partitionBy("name")).alias("most"),
         F.last("size", ignorenulls=True).over(backwards).alias("next_size"),
         F.last(F.when(F.col("flag"), F.struct("name")), ignorenulls=True)
@@ -168,13 +168,13 @@ QUESTIONS = {question.__name__: question for question in (grouped, single, windo
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_columns_mean_what_they_mean_in_spark(spark, lake, name):
-    told = [(*row, number) for number, row in enumerate(told_rows())]
-    schema = f"{TOLD}, number bigint"
-    with local_engine(), LocalSession(lake) as here:
-        ours = plain(QUESTIONS[name](here.createDataFrame(told, schema)).collect())
+    numbered = [(*row, number) for number, row in enumerate(random_rows())]
+    schema = f"{ROW_SCHEMA}, number bigint"
+    with local_engine(), LocalSession(lake) as session:
+        ours = plain(QUESTIONS[name](session.createDataFrame(numbered, schema)).collect())
     with few_partitions(spark):
-        asked = QUESTIONS[name](spark.createDataFrame(told, schema)).collect()
-        theirs = plain(row.asDict(recursive=True) for row in asked)
+        collected = QUESTIONS[name](spark.createDataFrame(numbered, schema)).collect()
+        theirs = plain(row.asDict(recursive=True) for row in collected)
     assert ours == theirs
     assert ours
 
@@ -203,14 +203,14 @@ def test_an_average_is_rounded_once_half_away_from_zero(lake, pairs):
     assert Counter(found) == Counter(exact)
 
 
-def test_every_type_of_the_tables_has_a_name_in_duckdb(here):
+def test_every_type_of_the_tables_has_a_name_in_duckdb(local_session):
     columns = list(chain.from_iterable(table.columns for table in ANALYTICS.values()))
     for column in columns:
         named = f"{column.name} {spark_type(column.type)}"
-        assert here.createDataFrame([], named).collect() == []
+        assert local_session.createDataFrame([], named).collect() == []
 
 
-def test_only_the_files_of_the_lake_can_be_read(here, tmp_path):
+def test_only_the_files_of_the_lake_can_be_read(local_session, tmp_path):
     (tmp_path / "other.csv").write_text("a\n1\n")
     for sql in (
         f"SELECT * FROM read_csv('{tmp_path}/other.csv')",
@@ -219,7 +219,7 @@ def test_only_the_files_of_the_lake_can_be_read(here, tmp_path):
         "INSTALL httpfs",
     ):
         with pytest.raises(PregaoError):
-            list(here.batches(sql))
+            list(local_session.batches(sql))
 
 
 def test_little_memory_is_enough_and_the_disk_is_left_clean(lake, tmp_path, monkeypatch):
@@ -234,8 +234,8 @@ def test_little_memory_is_enough_and_the_disk_is_left_clean(lake, tmp_path, monk
     assert left.stat().st_mode & 0o777 == 0o700
 
 
-def test_names_that_would_hide_each_other_are_refused(here):
-    frame = here.createDataFrame([(1, 2)], "a int, b int")
+def test_names_that_would_hide_each_other_are_refused(local_session):
+    frame = local_session.createDataFrame([(1, 2)], "a int, b int")
     with pytest.raises(ValueError, match="different names"):
         frame.select("*", F.lit(1).alias("a"))
     with pytest.raises(ValueError, match="needs a name"):
@@ -246,42 +246,42 @@ def test_names_that_would_hide_each_other_are_refused(here):
         assert F.col("a") == 1
 
 
-def test_a_failure_is_one_line(lake, here):
+def test_a_failure_is_one_line(lake, local_session):
     table = ANALYTICS["trades"]
     lake.ensure_tables([table.spec])
-    frame = here.createDataFrame([("x",)], "channel string").select(
+    frame = local_session.createDataFrame([("x",)], "channel string").select(
         F.col("channel").cast("int").alias("channel"),
         *[F.lit(1).alias(name) for name in table.sort_by if name != "channel"],
     )
     with pytest.raises(
         PregaoError, match=r"^trades of 2026-05-21 could not be built: .*'x'"
-    ) as told:
+    ) as error_info:
         writing.replace_day(lake, table, frame, DATE, 1)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error_info.value)
 
 
 @pytest.mark.parametrize(
     "error", [duckdb.InterruptException("x"), RuntimeError("Query interrupted")]
 )
-def test_an_interrupt_is_one_whatever_class_it_comes_in(here, monkeypatch, error):
+def test_an_interrupt_is_one_whatever_class_it_comes_in(local_session, monkeypatch, error):
     def interrupted(*_arguments, **_options):
         raise error
 
     monkeypatch.setattr("pregao.lake.analytics.local.session.open_table", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        here.table("packets")
+        local_session.table("packets")
 
 
 def test_a_lake_on_s3_gives_the_same_rows(s3_endpoint, tmp_path):
-    places = LakeStore("s3://bucket/lake"), LakeStore(tmp_path / "lake")
-    for place in places:
-        ingest([str(day(**SMALL))], place.location)
-        (made,) = analyse(None, place, tables=["trades"])
+    lakes = LakeStore("s3://bucket/lake"), LakeStore(tmp_path / "lake")
+    for store in lakes:
+        ingest([str(day(**SMALL))], store.location)
+        (made,) = analyse(None, store, tables=["trades"])
         assert made.rows
-    there, here = (
-        sorted(map(repr, place.delta("trades").to_pyarrow_table().to_pylist())) for place in places
+    remote, local = (
+        sorted(map(repr, store.delta("trades").to_pyarrow_table().to_pylist())) for store in lakes
     )
-    assert there == here
+    assert remote == local
 
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -305,11 +305,11 @@ def test_the_command_needs_no_java(tmp_path, monkeypatch):
     monkeypatch.setattr("pregao.lake.execution.spark_session.spark_session", none)
     lake = LakeStore(tmp_path / "lake")
     ingest([str(day(**SMALL))], lake.location)
-    asked = ("--lake", lake.location, "--engine", "local")
-    assert "trades" in run(*asked, "--table", "bars", "--interval", "1m")
+    options = ("--lake", lake.location, "--engine", "local")
+    assert "trades" in run(*options, "--table", "bars", "--interval", "1m")
     made = in_some_order(lake, "bars")
     assert made
     # A day is identified by its inputs, whichever engine built it.
     assert "up to date" in run("--lake", lake.location, "--table", "trades")
-    assert run(*asked, "--table", "trades", "--quiet") == ""
-    assert "up to date" in run(*asked, "--table", "trades")
+    assert run(*options, "--table", "trades", "--quiet") == ""
+    assert "up to date" in run(*options, "--table", "trades")

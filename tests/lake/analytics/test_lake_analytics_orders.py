@@ -138,14 +138,14 @@ def test_chains_lead_back_to_their_first_order(choices):
     links = [
         (number, number - choice) for number, choice in enumerate(choices, 1) if 0 < choice < number
     ]
-    found = {order: (before, chain, place) for order, before, chain, place in chains(links)}
+    found = {order: (before, chain, index) for order, before, chain, index in chains(links)}
     assert found.keys() == {order for link in links for order in link}
-    for order, (before, chain, place) in found.items():
+    for order, (before, chain, index) in found.items():
         assert before == dict(links).get(order)
         steps = 1
         while (earlier := dict(links).get(order)) is not None:
             order, steps = earlier, steps + 1
-        assert (chain, place) == (order, steps)
+        assert (chain, index) == (order, steps)
 
 
 @st.composite
@@ -191,8 +191,8 @@ def test_002_9_4_a_deletion_from_the_top_takes_the_first_positions(drawn):
     assert found == expected
 
 
-def act(number, action, position, side="BUY", place=None):
-    return {"channel": 1, "security_id": 2, "event": 3, "time_ns": 4, "place": place or number,
+def act(number, action, position, side="BUY", serial=None):
+    return {"channel": 1, "security_id": 2, "event": 3, "time_ns": 4, "place": serial or number,
             "side": side, "action": action, "position": position,
             "secondary_order_id": number}  # fmt: skip
 
@@ -200,13 +200,13 @@ def act(number, action, position, side="BUY", place=None):
 def test_a_side_is_known_again_from_the_snapshot_that_its_book_begins_with():
     acts = [
         act(1, "NEW", 5),
-        act(None, "LOST", 0, side=None, place=2),
-        act(11, "SNAPSHOT", 1, place=3),
-        act(21, "SNAPSHOT", 1, "SELL", place=3),
-        act(12, "SNAPSHOT", 2, place=3),
-        act(13, "NEW", 1, place=4),
-        act(14, "DELETE_FROM", 2, place=5),
-        act(15, "DELETE_FROM", 1, "SELL", place=6),
+        act(None, "LOST", 0, side=None, serial=2),
+        act(11, "SNAPSHOT", 1, serial=3),
+        act(21, "SNAPSHOT", 1, "SELL", serial=3),
+        act(12, "SNAPSHOT", 2, serial=3),
+        act(13, "NEW", 1, serial=4),
+        act(14, "DELETE_FROM", 2, serial=5),
+        act(15, "DELETE_FROM", 1, "SELL", serial=6),
     ]
     assert [(row["place"], row["secondary_order_id"]) for row in removed_orders(acts)] == [
         (5, 13),
@@ -215,7 +215,7 @@ def test_a_side_is_known_again_from_the_snapshot_that_its_book_begins_with():
     ]
 
 
-def test_a_side_whose_beginning_was_not_seen_is_left_alone_until_it_is_emptied():
+def test_a_side_without_its_beginning_is_left_alone_until_it_is_emptied():
     acts = [
         act(1, "NEW", 5),
         act(2, "DELETE_FROM", 1),

@@ -19,9 +19,9 @@ from pregao.lake.analytics._kernels import orders_at_positions
 from tests.book.support import Story, long_script, scripts
 
 
-def told(script):
+def legacy_updates(script):
     """Updates as the legacy feed has them: only new orders have a number."""
-    for update in Story(True).tell(script):
+    for update in Story(True).play(script):
         if isinstance(update, OrderChanged | OrderDeleted):
             yield update._replace(order_id=None)
         else:
@@ -53,18 +53,18 @@ def by_the_book(updates):
 
 def by_the_kernel(updates):
     rows = rows_of([(7, at, update) for at, update in enumerate(updates)])
-    room = sum(isinstance(update, OrderAdded | SnapshotOrder) for update in updates)
+    capacity = sum(isinstance(update, OrderAdded | SnapshotOrder) for update in updates)
     found_id, found_size = (np.empty(len(rows), np.int64) for _ in range(2))
-    taken = [np.empty(room, np.int64) for _ in range(3)]
+    removed = [np.empty(capacity, np.int64) for _ in range(3)]
     count = orders_at_positions(
         rows.instrument, rows.kind, rows.side, rows.order_id, rows.size, rows.position,
-        found_id, found_size, *taken,
+        found_id, found_size, *removed,
     )  # fmt: skip
     found = [
         (none_if_null(one), none_if_null(two))
         for one, two in zip(found_id, found_size, strict=True)
     ]
-    return found, list(zip(*(column[:count].tolist() for column in taken), strict=True))
+    return found, list(zip(*(column[:count].tolist() for column in removed), strict=True))
 
 
 def compared(updates):
@@ -87,10 +87,10 @@ def compared(updates):
 @settings(max_examples=200, deadline=None)
 @given(scripts)
 def test_positions_identify_the_orders_of_the_book(script):
-    compared(list(told(script)))
+    compared(list(legacy_updates(script)))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32))
 def test_positions_identify_the_orders_of_long_sequences(seed):
-    compared(list(told(long_script(seed, 300))))
+    compared(list(legacy_updates(long_script(seed, 300))))

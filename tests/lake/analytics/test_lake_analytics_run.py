@@ -20,7 +20,7 @@ SMALL = {"seed": 3, "instruments": 2, "duration": "10s"}
 OTHER = {**SMALL, "profile": "derivatives"}
 
 
-def made(spark, lake, **options):
+def analyzed_rows(spark, lake, **options):
     with few_partitions(spark):
         return {one.table: one.rows for one in analyse(spark, lake, **options)}
 
@@ -36,21 +36,21 @@ def test_tables_come_after_those_they_are_derived_from():
 
 def test_a_day_is_rebuilt_only_when_it_has_more_data(spark):
     lake, _ = lake_of(**SMALL)
-    first = made(spark, lake, tables=["bars"], wanted=AnalyticsOptions(("1m",)))
+    first = analyzed_rows(spark, lake, tables=["bars"], wanted=AnalyticsOptions(("1m",)))
     assert first == {"trades": len(rows(lake, "trades")), "bars": len(rows(lake, "bars"))}
     trades = rows(lake, "trades")
     version = lake.delta("trades").version()
 
-    assert made(spark, lake, tables=["trades"]) == {"trades": None}
+    assert analyzed_rows(spark, lake, tables=["trades"]) == {"trades": None}
     assert lake.delta("trades").version() == version
 
-    assert made(spark, lake, tables=["trades"], force=True) == {"trades": len(trades)}
+    assert analyzed_rows(spark, lake, tables=["trades"], force=True) == {"trades": len(trades)}
     assert lake.delta("trades").version() == version + 1
     assert rows(lake, "trades") == trades
 
     ingest([str(day(**OTHER))], lake.location)
     # An interval once asked for is kept up to date.
-    later = made(spark, lake, tables=["bars"], wanted=AnalyticsOptions(("15m",)))
+    later = analyzed_rows(spark, lake, tables=["bars"], wanted=AnalyticsOptions(("15m",)))
     assert later["trades"] > len(trades)
     grown = rows(lake, "trades")
     assert len(grown) == later["trades"]
@@ -61,7 +61,7 @@ def test_a_day_is_rebuilt_only_when_it_has_more_data(spark):
 
 def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
     lake, _ = lake_of(**SMALL)
-    made(spark, lake, tables=["trades"])
+    analyzed_rows(spark, lake, tables=["trades"])
     trades = rows(lake, "trades")
     calls = []
     original = delta.commit_changes
@@ -70,11 +70,11 @@ def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
         calls.append(change)
         if len(calls) == 1:
             # Between our read of the table and our change of it, another writer is faster.
-            made(spark, lake, tables=["trades"], force=True)
+            analyzed_rows(spark, lake, tables=["trades"], force=True)
         original(*change)
 
     monkeypatch.setattr(delta, "commit_changes", interfere)
-    made(spark, lake, tables=["trades"], force=True)
+    analyzed_rows(spark, lake, tables=["trades"], force=True)
     assert len(calls) == 3
     assert rows(lake, "trades") == trades
 
@@ -104,9 +104,9 @@ def run(*arguments):
 def test_the_command_reports_what_it_built(spark):
     lake, _ = lake_of(**SMALL)
     with few_partitions(spark):
-        told = run("--lake", lake.location, "--table", "trades,bars", "--interval", "60s,1m")
-        assert "bars" in told
-        assert f"{len(rows(lake, 'trades'))}" in told
+        output = run("--lake", lake.location, "--table", "trades,bars", "--interval", "60s,1m")
+        assert "bars" in output
+        assert f"{len(rows(lake, 'trades'))}" in output
         assert {bar["interval"] for bar in rows(lake, "bars")} == {"1m"}
         again = run("--lake", lake.location, "--table", "trades", "--date", DATE)
         assert "up to date" in again

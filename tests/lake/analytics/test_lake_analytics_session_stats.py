@@ -39,12 +39,14 @@ def test_000_14_3_sessions_begin_where_the_rules_reset_the_statistics(spark, lak
     for row in messages(lake, 3, 10):
         event = row["security_trading_event"]
         if row["template"] == 3:
-            told = phases.security_status(row["security_id"], row["security_trading_status"], event)
+            changes = phases.security_status(
+                row["security_id"], row["security_trading_status"], event
+            )
         else:
             key = GroupKey(row["security_group"])
-            told = phases.group_phase(key, row["trading_session_sub_id"], event)
+            changes = phases.group_phase(key, row["trading_session_sub_id"], event)
         at = 10**14 * row["sequence_version"] + 10**4 * row["sequence_number"]
-        for change in told:
+        for change in changes:
             if isinstance(change, StatisticsReset):
                 expected |= {(one, at + row["index_in_packet"]) for one in change.security_ids}
     found = session_starts(the_day(spark, lake)).collect()
@@ -54,18 +56,18 @@ def test_000_14_3_sessions_begin_where_the_rules_reset_the_statistics(spark, lak
 
 def test_losses_show_as_a_difference(spark, lake):
     counted = [row for row in rows(lake, "trades") if not row["busted"]]
-    most = max(counted, key=lambda row: row["price"])
-    lost = f"security_id = {most['security_id']} and price = {most['price']}"
+    highest = max(counted, key=lambda row: row["price"])
+    lost = f"security_id = {highest['security_id']} and price = {highest['price']}"
     with few_partitions(spark):
         day = the_day(spark, lake)
         left = stored_trades(day).where(f"not ({lost})")
         found = [row for row in session_stats(day, left).collect() if not row["equal"]]
-    assert [row["security_id"] for row in found] == [most["security_id"]]
+    assert [row["security_id"] for row in found] == [highest["security_id"]]
     assert {"high", "volume", "vwap", "trades"} <= set(found[0]["differences"])
     assert "low" not in found[0]["differences"]
 
 
-def test_a_session_whose_beginning_was_not_captured_has_number_0():
+def test_a_session_without_its_beginning_has_number_0():
     lake, _ = analysed(
         ("session_stats", "status"), seed=5, instruments=3, duration="40s", late_join="0.6"
     )

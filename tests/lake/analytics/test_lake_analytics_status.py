@@ -23,7 +23,7 @@ GROUPS = {1: "G", 2: "G", 3: "H", 4: None}
 
 
 @st.composite
-def told(draw):
+def status_messages(draw):
     of_group = draw(st.booleans())
     return {
         "security_group": draw(st.sampled_from(["G", "H"])) if of_group else None,
@@ -57,7 +57,7 @@ def holding(lines, subject, name, time_ns):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(told(), max_size=12))
+@given(st.lists(status_messages(), max_size=12))
 def test_the_timeline_follows_the_rules_at_every_time(several):
     several = numbered(several)
     lines = timeline([GroupMember(one, group) for one, group in GROUPS.items()], several)
@@ -118,8 +118,8 @@ def test_a_snapshot_counts_only_for_instruments_without_updates():
         ],
     )
     names = ("security_id", "status", "from_ns", "until_ns", "source")
-    said = [tuple(line[name] for name in names) for line in lines]
-    assert said == [
+    found = [tuple(line[name] for name in names) for line in lines]
+    assert found == [
         (None, "CLOSE", 100, 200, "snapshot phase"),
         (1, "CLOSE", 100, 200, "snapshot phase"),
         (2, "CLOSE", 100, 200, "snapshot phase"),
@@ -174,12 +174,12 @@ def test_states_follow_one_another_without_a_gap(lake_and_truth):
 
 def test_every_session_that_begins_is_marked(lake_and_truth):
     lake, _ = lake_and_truth
-    told = [
+    starts = [
         m for m in messages(lake, 10) if m["security_trading_event"] == "TRADING_SESSION_CHANGE"
     ]
     groups = [row for row in rows(lake, "status", security_id=None) if row["new_session"]]
     assert [(row["security_group"], row["event"]) for row in groups] == [
-        (m["security_group"], m["event"]) for m in told
+        (m["security_group"], m["event"]) for m in starts
     ]
 
 

@@ -7,8 +7,8 @@ import pytest
 from pregao.umdf.phases import sets_last_price
 from tests.lake.analytics_support import (
     analysed,
+    message_key,
     messages,
-    place,
     rows,
     truth_lines,
 )
@@ -51,8 +51,8 @@ def test_every_trade_appears_once_in_its_final_state(lake_and_truth, trades):
         assert (row["bust_time_ns"] is not None) == (key in busted)
         assert row["corrected"] == (key in corrected)
         assert row["publications"] == 1 + (key in corrected)
-        told = row["correction_time_ns"] if row["corrected"] else row["time_ns"]
-        assert told == line["time_ns"]
+        time_ns = row["correction_time_ns"] if row["corrected"] else row["time_ns"]
+        assert time_ns == line["time_ns"]
 
 
 def test_the_aggressor_is_that_of_the_summary_ahead_in_the_event(lake_and_truth, trades):
@@ -96,13 +96,13 @@ def test_a_trade_stays_where_it_was_first_published(lake_and_truth, trades):
     for row in messages(lake_and_truth[0], 53, 54):
         first.setdefault((row["security_id"], row["trade_id"]), row)
     for row in trades:
-        told = first[row["security_id"], row["trade_id"]]
-        assert place(row) == place(told)
-        assert row["event"] == told["event"]
-        assert row["time_ns"] == told["transact_time_ns"]
-        assert row["sending_time_ns"] == told["sending_time_ns"]
-        assert row["original_price"] == told["md_entry_px"]
-        assert row["original_size"] == told["md_entry_size"]
+        published = first[row["security_id"], row["trade_id"]]
+        assert message_key(row) == message_key(published)
+        assert row["event"] == published["event"]
+        assert row["time_ns"] == published["transact_time_ns"]
+        assert row["sending_time_ns"] == published["sending_time_ns"]
+        assert row["original_price"] == published["md_entry_px"]
+        assert row["original_size"] == published["md_entry_size"]
 
 
 def test_without_ticks_the_quotes_are_null(trades):

@@ -135,7 +135,7 @@ def test_losses_in_the_snapshot_stream_leave_incomplete_snapshots_uncompared():
     assert compare_final(bad) == []
 
 
-def test_an_instrument_without_snapshots_whose_past_is_missing_is_never_known():
+def test_an_instrument_without_snapshots_and_past_is_never_known():
     folder = simulate(Path(mkdtemp(prefix="pregao-books-")), late_join="0.5", seconds=20)
     blind = built(folder, captures=sorted(folder.glob("*Incremental*.pcap")))
     rows = [row for row in blind.rows("books") if row["origin"] is None]

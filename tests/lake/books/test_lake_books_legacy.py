@@ -45,7 +45,7 @@ def simulated(out, **changes):
     return out
 
 
-def made(lake, captures):
+def build_lake(lake, captures):
     """A lake with captures, their books and their analytics."""
     assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
     build_books(str(lake))
@@ -61,23 +61,23 @@ def day(tmp_path_factory):
 @pytest.fixture(scope="module")
 def binary(day, tmp_path_factory):
     captures = [path for path in day.glob("*.pcap") if "Legacy" not in path.name]
-    return made(tmp_path_factory.mktemp("binary") / "lake", captures)
+    return build_lake(tmp_path_factory.mktemp("binary") / "lake", captures)
 
 
 @pytest.fixture(scope="module")
 def legacy(day, tmp_path_factory):
-    return made(tmp_path_factory.mktemp("legacy") / "lake", day.glob("*Legacy*.pcap"))
+    return build_lake(tmp_path_factory.mktemp("legacy") / "lake", day.glob("*Legacy*.pcap"))
 
 
 @pytest.fixture(scope="module")
 def both(day, tmp_path_factory):
-    return made(tmp_path_factory.mktemp("both") / "lake", day.glob("*.pcap"))
+    return build_lake(tmp_path_factory.mktemp("both") / "lake", day.glob("*.pcap"))
 
 
 def trades(lake):
-    told = Counter(tuple(row[name] for name in TRADE) for row in rows(lake, "trades"))
-    assert len(told) > 100
-    return told
+    counts = Counter(tuple(row[name] for name in TRADE) for row in rows(lake, "trades"))
+    assert len(counts) > 100
+    return counts
 
 
 def shown(moment):
@@ -126,10 +126,10 @@ def test_both_feeds_give_the_same_books(day, binary, legacy):
         assert moment.book.state in (State.VALID, State.EMPTY)
         compared += any(expected)
     assert compared
-    told = ladders(legacy)
+    legacy_ladders = ladders(legacy)
     for security, levels in ladders(binary).items():
         # A large event is several messages there: ticks more, none less, in the same order.
-        more = iter(told[security])
+        more = iter(legacy_ladders[security])
         assert all(each in more for each in levels), security
 
 
@@ -154,7 +154,7 @@ def test_an_instrument_on_both_feeds_is_read_from_the_binary_one_whatever_its_ch
         for one in captured(path)[:1]
     }
     monkeypatch.setenv(VARIABLE, ",".join(f"{flow}=201" for flow in sorted(flows)))
-    lake = made(tmp_path / "lake", day.glob("*.pcap"))
+    lake = build_lake(tmp_path / "lake", day.glob("*.pcap"))
     assert 201 in FileCatalogue(LakeStore(str(lake))).channels(
         FileCatalogue(LakeStore(str(lake))).dates()[0]
     )

@@ -35,7 +35,7 @@ FIELDS = {
     spec for spec in PROTOCOLS["legacy"].tables() if spec.name == "legacy_incremental_refresh"
 )
 NUMBERS = ("order_id", "price", "size", "position", "firm", "inserted")
-WITHOUT_PLACE = (UpdateKind.CLEAR_SIDE, UpdateKind.OVERLAY)
+WITHOUT_POSITION = (UpdateKind.CLEAR_SIDE, UpdateKind.OVERLAY)
 """The position that they name does not matter."""
 
 
@@ -51,7 +51,7 @@ entries = st.fixed_dictionaries(
         "MDEntryPx": or_none(
             st.integers(-(10**9), 10**9).flatmap(
                 lambda mantissa: st.sampled_from([2, 4, 6]).map(
-                    lambda places: Decimal(mantissa).scaleb(-places)
+                    lambda decimals: Decimal(mantissa).scaleb(-decimals)
                 )
             )
         ),
@@ -68,24 +68,26 @@ entries = st.fixed_dictionaries(
 )
 
 
-def table_of(told):
+def table_of(entry_rows):
     """Entries as a table of the lake has them."""
     columns = {}
     for name in ENTRY_COLUMNS:
         kind = SPEC.schema.field(name).type
         own = next((field for field, column in FIELDS.items() if column == name), None)
-        values = [None] * len(told) if own is None else [entry.get(own) for entry in told]
+        values = (
+            [None] * len(entry_rows) if own is None else [entry.get(own) for entry in entry_rows]
+        )
         if pa.types.is_decimal(kind):
             kind = pa.decimal128(28, 8)
         columns[name] = pa.array(values, kind)
-    columns["security_id"] = pa.array([7] * len(told), pa.int64())
-    columns["index_in_packet"] = pa.array(range(len(told)), pa.int32())
+    columns["security_id"] = pa.array([7] * len(entry_rows), pa.int64())
+    columns["index_in_packet"] = pa.array(range(len(entry_rows)), pa.int32())
     return pa.table(columns)
 
 
-def by_columns(told, levels):
+def by_columns(entry_rows, levels):
     """Effect of each entry, by its number."""
-    rows = EntryColumns(table_of(told), levels=levels)
+    rows = EntryColumns(table_of(entry_rows), levels=levels)
     found = {}
     for template in BOOK_TEMPLATES:
         made = messages_of(rows, template)
@@ -113,15 +115,15 @@ def plain(entry, depth):
 
 
 @settings(max_examples=150, deadline=None)
-@given(told=st.lists(entries, min_size=1, max_size=12), levels=st.booleans())
-def test_columns_of_entries_do_what_each_entry_does(told, levels):
+@given(entry_rows=st.lists(entries, min_size=1, max_size=12), levels=st.booleans())
+def test_columns_of_entries_do_what_each_entry_does(entry_rows, levels):
     # A field that is not there has no value in a table.
-    given_fields = [{k: v for k, v in entry.items() if v is not None} for entry in told]
-    found = by_columns(told, levels)
-    assert found.keys() == set(range(len(told)))
+    given_fields = [{k: v for k, v in entry.items() if v is not None} for entry in entry_rows]
+    found = by_columns(entry_rows, levels)
+    assert found.keys() == set(range(len(entry_rows)))
     for at, entry in enumerate(given_fields):
         expected, row = plain(entry, 5 if levels else None), found[at]
-        if expected["kind"] in WITHOUT_PLACE:
+        if expected["kind"] in WITHOUT_POSITION:
             row = row | {"position": expected["position"]}
         if expected["kind"] == UpdateKind.INTERRUPT:
             row = {"kind": row["kind"]}
@@ -132,14 +134,14 @@ def test_columns_of_entries_do_what_each_entry_does(told, levels):
 @given(captures=st.permutations([None, *(f"{number:032x}" for number in range(12))]))
 def test_snapshots_of_several_captures_are_sorted_by_capture(captures):
     """Copies that agree in everything else have the same order in every process."""
-    told = [{"MDEntryType": "0", "MDEntrySize": size} for size in range(len(captures))]
-    rows = table_of(told)
-    same = {name: pa.array([1] * len(told), rows.schema.field(name).type)
+    entry_rows = [{"MDEntryType": "0", "MDEntrySize": size} for size in range(len(captures))]
+    rows = table_of(entry_rows)
+    same = {name: pa.array([1] * len(entry_rows), rows.schema.field(name).type)
             for name in ("msg_seq_num", "sending_time_ns", "capture_time_ns")}  # fmt: skip
-    same["index_in_packet"] = pa.array([0] * len(told), pa.int32())
+    same["index_in_packet"] = pa.array([0] * len(entry_rows), pa.int32())
     same["capture_id"] = pa.array(captures, pa.string())
     for extra in ("market_depth", "last_msg_seq_num_processed", "tot_num_reports"):
-        same[extra] = pa.array([0] * len(told), pa.int64())
+        same[extra] = pa.array([0] * len(entry_rows), pa.int64())
     columns = {name: rows.column(name) for name in rows.column_names}
     sorted_rows = SnapshotEntries(pa.table(columns | same), None).entries.rows
     first, *others = sorted_rows.column("capture_id").to_pylist()

@@ -50,7 +50,7 @@ def simulated(out, kind, **changes):
     return out
 
 
-def made(lake, captures):
+def build_lake(lake, captures):
     """A lake with captures and their books."""
     assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
     build_books(str(lake))
@@ -61,7 +61,7 @@ def made(lake, captures):
 def whole(request, tmp_path_factory):
     """A complete day: its folder, the lake of its levels, and the number of levels on the feed."""
     folder = simulated(tmp_path_factory.mktemp("day"), request.param)
-    lake = made(tmp_path_factory.mktemp("levels") / "lake", folder.glob("*Legacy*.pcap"))
+    lake = build_lake(tmp_path_factory.mktemp("levels") / "lake", folder.glob("*Legacy*.pcap"))
     return folder, lake, KINDS[request.param]
 
 
@@ -89,11 +89,11 @@ def expected(line, depth):
 def compared(folder, lake, depth):
     """Hold the books at all moments of the truth against it; gives how many were compared.
 
-    Books that are said to be stale or unconfirmed may be anything.
+    Stale and unconfirmed books may have any content.
     """
     known = {row["security_id"] for row in rows(lake.location.uri, "book_checkpoints")}
-    told = rows(lake.location.uri, "legacy_incremental_refresh")
-    begins = min(row["sending_time_ns"] for row in told)
+    refreshes = rows(lake.location.uri, "legacy_incremental_refresh")
+    begins = min(row["sending_time_ns"] for row in refreshes)
     books = {}
     found = Counter()
     for line in json_lines(folder / "truth/books.jsonl"):
@@ -128,7 +128,7 @@ def test_levels_are_those_of_the_orders_at_any_moment(whole):
 def test_ticks_show_every_change_of_the_levels(whole, tmp_path):
     folder, lake, depth = whole
     captures = [path for path in folder.glob("*.pcap") if "Legacy" not in path.name]
-    binary = made(tmp_path / "lake", captures)
+    binary = build_lake(tmp_path / "lake", captures)
 
     def ladders(lake):
         ladder = {}
@@ -139,11 +139,11 @@ def test_ticks_show_every_change_of_the_levels(whole, tmp_path):
                 own.append(sides)
         return ladder
 
-    told = ladders(lake)
+    published = ladders(lake)
     changes = 0
     for security, own in ladders(binary).items():
         # A large event is several messages there: ticks more, none less, in the same order.
-        more = iter(told[security])
+        more = iter(published[security])
         assert all(each in more for each in own), security
         changes += len(own)
     assert changes > 100
@@ -208,8 +208,8 @@ def test_bars_and_trades_are_derived_from_the_levels_too(whole):
     folder, lake, _ = whole
     analyse(None, lake, tables=["trades", "bars"])
     trades = rows(lake.location.uri, "trades")
-    told = {(line["security_id"], line["trade_id"]) for line in json_lines(trades_file(folder))}
-    assert {(row["security_id"], row["trade_id"]) for row in trades} == told
+    traded = {(line["security_id"], line["trade_id"]) for line in json_lines(trades_file(folder))}
+    assert {(row["security_id"], row["trade_id"]) for row in trades} == traded
     assert any(row["bid_price"] is not None for row in trades)
     assert sum(row["volume"] for row in rows(lake.location.uri, "bars") if row["interval"] == "1m")
 
@@ -231,7 +231,7 @@ def test_no_levels_that_differ_are_called_valid_after_loss(tmp_path, kind, late,
         late_join=None if late is None else RunPoint(share=late),
         resets=() if reset is None else (InjectedReset(reset, RunPoint(share=0.5)),),
     )  # fmt: skip
-    lake = made(tmp_path / "lake", folder.glob("*Legacy*.pcap"))
+    lake = build_lake(tmp_path / "lake", folder.glob("*Legacy*.pcap"))
     found = compared(folder, lake, KINDS[kind])
     assert found["occupied"]
     assert any(row["closed_by"] is not None for row in rows(lake.location.uri, "gaps"))
@@ -241,7 +241,7 @@ def test_no_levels_that_differ_are_called_valid_after_loss(tmp_path, kind, late,
 def test_without_snapshots_the_number_of_levels_is_unknown(tmp_path):
     folder = simulated(tmp_path / "day", LegacyDepth.PRICES, duration_ns=4 * SECOND)
     captures = [*folder.glob("*Legacy_Inc*_A.pcap"), *folder.glob("*Legacy_Instr*.pcap")]
-    lake = made(tmp_path / "lake", captures)
+    lake = build_lake(tmp_path / "lake", captures)
     assert rows(lake.location.uri, "ticks") == []
     listed = [row["symbol"] for row in rows(lake.location.uri, "legacy_security_list")]
     with pytest.raises(UsageError, match="ingest the channel's market recovery stream"):

@@ -30,7 +30,7 @@ from tests.lake.days import day
 
 MANY = settings(max_examples=150, deadline=None)
 
-places = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=20).map(sorted)
+ranked_keys = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=20).map(sorted)
 
 
 def column(values):
@@ -38,34 +38,32 @@ def column(values):
 
 
 def both(pairs):
-    return column([rank for rank, _ in pairs]), column([place for _, place in pairs])
+    return column([rank for rank, _ in pairs]), column([key for _, key in pairs])
 
 
 @MANY
-@given(places, places)
+@given(ranked_keys, ranked_keys)
 def test_the_last_row_before_an_event_key(rows, wanted):
     found = np.empty(len(wanted), np.int64)
     _kernels.last_before(*both(rows), *both(wanted), found)
-    for at, (rank, place) in enumerate(wanted):
-        before = [i for i, row in enumerate(rows) if row[0] == rank and row[1] <= place]
+    for at, (rank, key) in enumerate(wanted):
+        before = [i for i, row in enumerate(rows) if row[0] == rank and row[1] <= key]
         assert found[at] == (before[-1] if before else -1)
 
 
 @st.composite
 def statistics(draw):
     rows = []
-    for rank, place in draw(places):
+    for rank, key in draw(ranked_keys):
         kind = draw(st.integers(0, 4))
-        rows.append(
-            (rank, place, place // 2, kind, draw(st.integers(1, 99)), draw(st.integers(0, 5)))
-        )
+        rows.append((rank, key, key // 2, kind, draw(st.integers(1, 99)), draw(st.integers(0, 5))))
     return rows
 
 
-def plain_statistics(rows, rank, place, event):
+def plain_statistics(rows, rank, key, event):
     last = number = volume = None
     for own, at, its_event, kind, value, order in rows:
-        if own != rank or not (at <= place or its_event == event):
+        if own != rank or not (at <= key or its_event == event):
             continue
         if kind == _kernels.TRADE:
             if number is None or order >= number:
@@ -82,7 +80,7 @@ def plain_statistics(rows, rank, place, event):
 
 
 @MANY
-@given(statistics(), places, st.integers(0, 20))
+@given(statistics(), ranked_keys, st.integers(0, 20))
 def test_last_price_and_volume_at_an_event_key(rows, wanted, cut):
     columns = [column([row[at] for row in rows]) for at in range(6)]
     columns[3] = columns[3].astype(np.uint8)
@@ -90,12 +88,12 @@ def test_last_price_and_volume_at_an_event_key(rows, wanted, cut):
     state[0], state[4] = -1, 0
     found = []
     for part in (wanted[:cut], wanted[cut:]):  # state is kept from call to call
-        rank, place = both(part)
+        rank, key = both(part)
         price, volume = np.empty(len(part), np.int64), np.empty(len(part), np.int64)
-        _kernels.statistics_at(*columns, rank, place, place // 2, state, price, volume)
+        _kernels.statistics_at(*columns, rank, key, key // 2, state, price, volume)
         found += zip(price.tolist(), volume.tolist(), strict=True)
-    for (rank, place), (price, volume) in zip(wanted, found, strict=True):
-        last, total = plain_statistics(rows, rank, place, place // 2)
+    for (rank, key), (price, volume) in zip(wanted, found, strict=True):
+        last, total = plain_statistics(rows, rank, key, key // 2)
         assert (price, volume) == (NULL if last is None else last, NULL if total is None else total)
 
 
@@ -137,10 +135,10 @@ def test_names_become_numbers_and_numbers_names():
 )
 def test_message_serials_sort_like_the_stream_and_give_their_packet(keys):
     versions, numbers, index = (column([key[at] for key in keys]) for at in range(3))
-    place = message_serial(serial_of(versions, numbers, 1), index)
-    order = in_order(np.zeros(len(keys), np.int64), place)
+    serial = message_serial(serial_of(versions, numbers, 1), index)
+    order = in_order(np.zeros(len(keys), np.int64), serial)
     assert [keys[at] for at in order] == sorted(keys)
-    version, number = packet_of(place, 1)
+    version, number = packet_of(serial, 1)
     assert list(zip(version.tolist(), number.tolist(), strict=True)) == [key[:2] for key in keys]
 
 
@@ -194,10 +192,10 @@ def test_rows_of_the_snapshot_stream_come_once_and_in_order():
 
 def test_checkpoints_are_at_intervals_phases_many_updates_and_ends():
     rank = column([0, 0, 0, 0, 1, 1])
-    place = column([10, 20, 30, 40, 10, 50])
+    key = column([10, 20, 30, 40, 10, 50])
     sending = column([1, 2, 11, 12, 5, 6])
     rows, reasons = checkpoint_rows(
-        rank, place, sending, 10, column([0, 1]), column([20, 5]), 0, finish=True
+        rank, key, sending, 10, column([0, 1]), column([20, 5]), 0, finish=True
     )
     assert rows.tolist() == [0, 1, 3, 5]
     assert reasons.tolist() == [PHASE, INTERVAL, END, END]
@@ -217,15 +215,15 @@ def test_only_requested_columns_are_read(tmp_path):
     inputs = catalogue.inputs(date, catalogue.channels(date)[0])
     reader = open_reader(catalogue.lake.location, inputs)
     securities = sorted(reader.rows_by_security(ORDER))
-    asked = ["sequence_number", "md_entry_px"]
+    names = ["sequence_number", "md_entry_px"]
     for part in (
         SecurityRange(),
         SecurityRange(securities[0], securities[0]),
         SecurityRange(securities[-1]),
     ):
-        found = reader.read(ORDER, asked, part)
+        found = reader.read(ORDER, names, part)
         assert found
-        assert all(rows.column_names == asked for rows in found)
+        assert all(rows.column_names == names for rows in found)
 
 
 def test_rows_in_pieces_are_the_same_rows(tmp_path, monkeypatch):
@@ -236,8 +234,8 @@ def test_rows_in_pieces_are_the_same_rows(tmp_path, monkeypatch):
     reader = open_reader(catalogue.lake.location, catalogue.inputs(when, channel))
     columns = ["security_id", "sequence_number", "no_md_entries"]
     whole = pa.concat_tables(reader.read(SNAPSHOT_ORDERS, columns, SecurityRange()))
-    for most in (1, len(whole) // 3, len(whole)):
-        monkeypatch.setattr(inputs, "ROWS_PER_PIECE", most)
+    for max_rows in (1, len(whole) // 3, len(whole)):
+        monkeypatch.setattr(inputs, "ROWS_PER_PIECE", max_rows)
         pieces = list(reader.pieces(SNAPSHOT_ORDERS, columns, SecurityRange()))
         assert pa.concat_tables(pieces).equals(whole)
     assert list(_together([0, 2, 3], column([5, 9, 5, 5]), 10)) == [[0, 2], [3]]
@@ -251,7 +249,7 @@ wide = st.one_of(st.integers(-9, 9), st.sampled_from([NULL, 2**31 - 1, 2**31, -(
 @MANY
 @given(st.lists(st.lists(st.tuples(wide, wide), max_size=4), min_size=1, max_size=4))
 def test_columns_that_are_given_away_are_those_joined(parts):
-    def made():
+    def book_columns():
         columns = []
         for rows in parts:
             own = BookColumns.empty(len(rows), UpdateKind.SNAPSHOT_ORDER)
@@ -260,7 +258,7 @@ def test_columns_that_are_given_away_are_those_joined(parts):
             columns.append(own)
         return columns
 
-    joined, given_away = BookColumns.joined(made()), BookColumns.given_away(made())
+    joined, given_away = BookColumns.joined(book_columns()), BookColumns.given_away(book_columns())
     kept = CompactOrders.of(given_away).some(slice(None))
     for each in fields(BookColumns):
         assert getattr(given_away, each.name).tolist() == getattr(joined, each.name).tolist()

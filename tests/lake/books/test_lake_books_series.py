@@ -39,7 +39,7 @@ def books(day, symbol):
     return open_books(FileCatalogue(lake), symbol), first, last
 
 
-def told(moment):
+def comparable(moment):
     """The complete state at a time, in a comparable form."""
     book = moment.book
     columns = ("side", "order_id", "price", "size", "firm", "inserted", "implied")
@@ -57,9 +57,11 @@ def test_each_moment_of_a_series_is_what_a_lookup_gives(day, symbol, shares):
     times = sorted(first + int(share * (last - first)) for share in shares)
     series = lookup.series(times)
     assert [moment.at_ns for moment in series] == times
-    assert list(map(told, series)) == [told(lookup.at(time)) for time in times]
+    assert list(map(comparable, series)) == [comparable(lookup.at(time)) for time in times]
     # Independent of later data: read one by one, each up to its own time, they are the same.
-    assert list(map(told, series)) == [told(lookup.exactly([time])[0]) for time in times]
+    assert list(map(comparable, series)) == [
+        comparable(lookup.exactly([time])[0]) for time in times
+    ]
 
 
 def test_a_series_of_one_replay_gives_the_last_moments():

@@ -23,7 +23,7 @@ from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, decode_header, encode_packet
 from pregao.umdf.templates import SEQUENCE
-from tests.lake.book_days import BookDay, built, compare_ticks, place, simulate, tick_place
+from tests.lake.book_days import BookDay, built, compare_ticks, packet_key, simulate, tick_key
 
 UNTRUSTED = ("stale", "unconfirmed")
 TRUSTED = ("valid", "empty")
@@ -120,23 +120,23 @@ def test_no_lookup_that_is_valid_or_empty_differs_from_the_truth(seed):
 def test_an_unconfirmed_book_is_confirmed_by_the_next_complete_snapshot(seed):
     """Calling everything unconfirmed is no answer."""
     day = lossy(seed)
-    holes = [
+    gaps = [
         (row["sequence_version"], row["first_missing"], row["last_missing"])
         for row in day.rows("gaps", closed_by=None)
         if row["security_id"] is None
     ]
     ticks = {}
-    for tick in sorted(day.rows("ticks"), key=tick_place):
+    for tick in sorted(day.rows("ticks"), key=tick_key):
         ticks.setdefault(tick["security_id"], []).append(tick)
     checked = 0
     for row in day.rows("book_audit"):
         if row["result"] in ("incomplete", "void"):
             continue
-        version, number = place(row)
-        if any(v == version and first <= number + 1 <= last + 1 for v, first, last in holes):
+        version, number = packet_key(row)
+        if any(v == version and first <= number + 1 <= last + 1 for v, first, last in gaps):
             continue  # the snapshot is from within a gap, or from right before one
         own = ticks.get(row["security_id"], [])
-        before = [tick for tick in own if place(tick) <= (version, number)]
+        before = [tick for tick in own if packet_key(tick) <= (version, number)]
         if before:
             assert before[-1]["state"] != "unconfirmed", row
             checked += 1

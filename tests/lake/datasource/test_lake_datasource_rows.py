@@ -90,9 +90,9 @@ def test_every_message_of_every_template_is_a_row_equal_to_the_codec():
     assert len(wanted) > 12
     for template, messages in wanted.items():
         found = plain(template).to_pylist()
-        place = ("capture", "position", "index_in_packet")
-        found.sort(key=lambda row: [row[name] for name in place])
-        messages.sort(key=lambda row: [row[name] for name in place])
+        sort_names = ("capture", "position", "index_in_packet")
+        found.sort(key=lambda row: [row[name] for name in sort_names])
+        messages.sort(key=lambda row: [row[name] for name in sort_names])
         assert len(found) == len(messages), template
         for row, message in zip(found, messages, strict=True):
             assert {name: in_common(row[name], message[name]) for name in message} == message
@@ -124,9 +124,9 @@ def test_any_cutting_gives_the_same_rows(template, size):
 
 
 def as_rows(table):
-    place = ("capture", "position", "index_in_packet")
+    key = ("capture", "position", "index_in_packet")
     return sorted(
-        table.to_pylist(), key=lambda row: [-1 if (v := row.get(n)) is None else v for n in place]
+        table.to_pylist(), key=lambda row: [-1 if (v := row.get(n)) is None else v for n in key]
     )
 
 
@@ -190,7 +190,7 @@ def test_a_null_instrument_is_never_chosen(tmp_path):
     path = tmp_path / "news.pcap"
     with PcapWriter(path) as writer:
         for number, about in enumerate([None, 7, None], 1):
-            told = {
+            values = {
                 "securityID": about,
                 "newsSource": 20,
                 "partCount": 1,
@@ -198,7 +198,7 @@ def test_a_null_instrument_is_never_chosen(tmp_path):
                 "matchEventIndicator": 0,
             }
             texts = {"totalTextLength": 0, "headline": "", "text": "", "uRLLink": ""}
-            news = payload(number, [CODEC.encode("News_5", {**told, **texts})])
+            news = payload(number, [CODEC.encode("News_5", {**values, **texts})])
             writer.write(number, udp_frame("10.0.0.1", 30000, "233.252.14.1", 30001, news))
     everything = read(path, template="5", columns="security_id")
     assert everything.column("security_id").to_pylist() == [None, 7, None]
@@ -395,10 +395,10 @@ def test_the_rows_of_every_template_have_the_declared_types(template):
 )  # fmt: skip
 def test_errors_are_one_line(options, words):
     with pytest.raises(UsageError, match=words):
-        asked_for(options)
+        check_request(options)
 
 
-def asked_for(options):
+def check_request(options):
     request = parse_request({"path": "day", **options})
     shape_of(request)
     check_selection(request)

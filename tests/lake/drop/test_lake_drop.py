@@ -36,10 +36,10 @@ def other_channel():
     return day(**SMALL, profile="derivatives", seed=3)
 
 
-def taken_in(place, *ingests):
+def ingested_lake(location, *ingests):
     for captures in ingests:
-        ingest([str(path) for path in captures], str(place))
-    return LakeStore(place)
+        ingest([str(path) for path in captures], str(location))
+    return LakeStore(location)
 
 
 def captures(folder, *names):
@@ -65,8 +65,8 @@ def merged(folder, *captures):
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """Two days, the first with two channels, in one ingest."""
-    place = tmp_path_factory.mktemp("both")
-    return taken_in(place, [first(), second(), other_channel()])
+    folder = tmp_path_factory.mktemp("both")
+    return ingested_lake(folder, [first(), second(), other_channel()])
 
 
 @pytest.fixture
@@ -75,42 +75,44 @@ def lake(both, tmp_path):
     return LakeStore(tmp_path / "lake")
 
 
-def test_a_day_is_gone_and_comes_back(both, lake, tmp_path):
+def test_a_day_is_removed_and_ingested_again(both, lake, tmp_path):
     done = drop(lake, DropSelection(dates=(FIRST,)))
     assert done.shortened
     assert not done.ingests
     assert sum(done.rows.values()) > 1_000
     assert_sound(lake)
-    assert_same(taken_in(tmp_path / "only", [second()]).location.path, lake.location.path)
+    assert_same(ingested_lake(tmp_path / "only", [second()]).location.path, lake.location.path)
     assert ingest([str(second())], lake.location, may_be_nothing=True).captures == []
     ingest([str(first()), str(other_channel())], lake.location)
     assert_sound(lake)
     assert_same(both.location.path, lake.location.path)
 
 
-def test_a_channel_is_gone_and_the_others_stay(lake, tmp_path):
+def test_a_channel_is_removed_and_the_others_stay(lake, tmp_path):
     drop(lake, DropSelection(channels=(51,)))
     assert_sound(lake)
-    assert_same(taken_in(tmp_path / "only", [other_channel()]).location.path, lake.location.path)
+    assert_same(
+        ingested_lake(tmp_path / "only", [other_channel()]).location.path, lake.location.path
+    )
 
 
 def test_a_channel_of_a_day(lake, tmp_path):
     drop(lake, DropSelection(dates=(FIRST,), channels=(51,)))
-    expected = taken_in(tmp_path / "only", [second(), other_channel()])
+    expected = ingested_lake(tmp_path / "only", [second(), other_channel()])
     assert_sound(lake)
     assert_same(expected.location.path, lake.location.path)
 
 
 def test_a_dry_run_changes_nothing(both, lake):
     before = {name: lake.delta(name).version() for name in lake.table_names()}
-    told = drop(lake, DropSelection(dates=(FIRST,)), dry_run=True)
+    planned = drop(lake, DropSelection(dates=(FIRST,)), dry_run=True)
     assert {name: lake.delta(name).version() for name in lake.table_names()} == before
     done = drop(lake, DropSelection(dates=(FIRST,)))
-    assert (told.rows, told.pairs) == (done.rows, done.pairs)
+    assert (planned.rows, planned.pairs) == (done.rows, done.pairs)
 
 
 def test_dropped_twice_and_ingested_thrice(tmp_path):
-    lake = taken_in(tmp_path, [first()])
+    lake = ingested_lake(tmp_path, [first()])
     expected = rows(tmp_path, "umdf_order_mbo_50")
     for _ in range(2):
         drop(lake, DropSelection(dates=(FIRST,)))
@@ -125,7 +127,7 @@ def test_dropped_twice_and_ingested_thrice(tmp_path):
 
 def test_a_dropped_capture_comes_back_compressed_too(tmp_path):
     (plain,) = captures(first(), "Incremental_A")
-    lake = taken_in(tmp_path / "lake", [plain])
+    lake = ingested_lake(tmp_path / "lake", [plain])
     expected = rows(lake.location.path, "umdf_trade_53")
     drop(lake, DropSelection(dates=(FIRST,)))
     packed = tmp_path / "again.pcap.gz"
@@ -143,15 +145,15 @@ def units(lake):
 
 def test_an_ingest_that_others_lean_on_is_not_dropped_alone(tmp_path):
     feeds = [captures(first(), name) for name in ("Incremental_A", "Incremental_B")]
-    lake = taken_in(tmp_path / "lake", *feeds)
+    lake = ingested_lake(tmp_path / "lake", *feeds)
     before, after = units(lake)
     with pytest.raises(UsageError, match=f"later ingest {after} .*channel 51 on 2026-05-21"):
         drop(lake, DropSelection(ingests=(before,)))
     drop(lake, DropSelection(ingests=(after[:8],)))
     assert_sound(lake)
-    assert_same(taken_in(tmp_path / "only", feeds[0]).location.path, lake.location.path)
+    assert_same(ingested_lake(tmp_path / "only", feeds[0]).location.path, lake.location.path)
     ingest([str(path) for path in feeds[1]], lake.location)
-    assert_same(taken_in(tmp_path / "two", *feeds).location.path, lake.location.path)
+    assert_same(ingested_lake(tmp_path / "two", *feeds).location.path, lake.location.path)
     before, after = (unit for unit in units(lake) if not unit.startswith("drop-"))
     drop(lake, DropSelection(ingests=(before, after)))
     assert rows(lake.location.path, "packets") == []
@@ -167,10 +169,10 @@ def test_instruments_come_from_other_ingests(tmp_path):
         with PcapWriter(halves[-1]) as writer:
             for packet in part:
                 writer.write(packet.time_ns, packet.data)
-    lake = taken_in(tmp_path / "lake", [halves[0]], [halves[1]])
+    lake = ingested_lake(tmp_path / "lake", [halves[0]], [halves[1]])
     drop(lake, DropSelection(ingests=(units(lake)[1],)))
     assert_sound(lake)
-    expected = taken_in(tmp_path / "only", [halves[0]])
+    expected = ingested_lake(tmp_path / "only", [halves[0]])
     assert rows(expected.location.path, "instruments")
     assert_same(expected.location.path, lake.location.path)
 
@@ -178,7 +180,7 @@ def test_instruments_come_from_other_ingests(tmp_path):
 def test_a_capture_of_two_days_loses_one(tmp_path):
     (one,), (other,) = captures(first(), "Incremental_A"), captures(second(), "Incremental_A")
     path = merged(tmp_path, one, other)
-    lake = taken_in(tmp_path / "lake", [path])
+    lake = ingested_lake(tmp_path / "lake", [path])
     expected = rows(lake.location.path, "umdf_order_mbo_50")
     done = drop(lake, DropSelection(dates=(SECOND,)))
     assert done.partly == [path.name]
@@ -228,7 +230,7 @@ def test_killed_at_any_step_it_is_finished_or_never_was(both, lake, step):
 
 def test_a_concurrent_ingest_is_dropped_too(tmp_path, monkeypatch):
     """Feed B is ingested after the drop was planned: it is planned again, and feed B goes too."""
-    lake = taken_in(tmp_path, captures(first(), "Incremental_A"))
+    lake = ingested_lake(tmp_path, captures(first(), "Incremental_A"))
     real = LakeStore.commit
     came = []
 
@@ -247,7 +249,7 @@ def test_a_concurrent_ingest_is_dropped_too(tmp_path, monkeypatch):
 
 def test_an_ingest_that_was_planned_before_a_drop_plans_again(tmp_path, monkeypatch):
     """Feed B would be kept as duplicates of feed A, which is dropped before B is committed."""
-    lake = taken_in(tmp_path, captures(first(), "Incremental_A"))
+    lake = ingested_lake(tmp_path, captures(first(), "Incremental_A"))
     but = ("capture_id", "feed", "capture_time_ns")
     expected = rows(tmp_path, "umdf_order_mbo_50", without=but)
     real = LakeStore.commit
@@ -266,7 +268,7 @@ def test_an_ingest_that_was_planned_before_a_drop_plans_again(tmp_path, monkeypa
 
 
 def test_books_are_dropped_and_rebuilt_from_the_rest(tmp_path):
-    lake = taken_in(tmp_path, captures(first(), "Incremental_A", "Snapshot"))
+    lake = ingested_lake(tmp_path, captures(first(), "Incremental_A", "Snapshot"))
     build_books(lake.location)
     ticks = rows(tmp_path, "ticks")
     ingest([str(captures(first(), "Incremental_B")[0])], lake.location)
@@ -298,7 +300,7 @@ def test_the_rows_of_a_stream_are_dropped_and_streamed_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("selection", "said"),
+    ("selection", "message"),
     [
         (DropSelection(), "Select what to drop"),
         (DropSelection(dates=(FIRST,), ingests=("abcd",)), "cannot be combined with --date"),
@@ -308,6 +310,6 @@ def test_the_rows_of_a_stream_are_dropped_and_streamed_again(tmp_path):
         (DropSelection(ingests=("ab",)), "too short"),
     ],
 )
-def test_invalid_values_are_reported(both, selection, said):
-    with pytest.raises(UsageError, match=said):
+def test_invalid_values_are_reported(both, selection, message):
+    with pytest.raises(UsageError, match=message):
         drop(both, selection)

@@ -29,7 +29,7 @@ def spark_on_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return jars
 
 
-def made_by(options: str, content: bytes = b"classes", age_s: float = 0) -> Path:
+def archive_file(options: str, content: bytes = b"classes", age_s: float = 0) -> Path:
     """Files that a Java with these options leaves."""
     assert options.startswith(MAKE)
     made = Path(options.removeprefix(MAKE).split()[0])
@@ -39,7 +39,7 @@ def made_by(options: str, content: bytes = b"classes", age_s: float = 0) -> Path
 
 
 def test_the_first_start_makes_what_later_ones_use(jars: Path) -> None:
-    made = made_by(archive_options("4.2.0", jars), age_s=60)
+    made = archive_file(archive_options("4.2.0", jars), age_s=60)
     used = Path(archive_options("4.2.0", jars).removeprefix(USE).split()[0])
     assert used.read_bytes() == b"classes"
     assert used.parent == made.parent
@@ -47,24 +47,24 @@ def test_the_first_start_makes_what_later_ones_use(jars: Path) -> None:
 
 
 def test_incomplete_files_are_not_used(jars: Path) -> None:
-    made_by(archive_options("4.2.0", jars))
+    archive_file(archive_options("4.2.0", jars))
     assert archive_options("4.2.0", jars).startswith(MAKE)
 
 
 def test_nothing_that_java_left_empty_is_used(jars: Path) -> None:
-    made = made_by(archive_options("4.2.0", jars), b"", age_s=2 * 3600)
+    made = archive_file(archive_options("4.2.0", jars), b"", age_s=2 * 3600)
     assert archive_options("4.2.0", jars).startswith(MAKE)
     assert not made.exists()
 
 
 def test_at_most_two_processes_make_it(jars: Path) -> None:
     for _ in range(2):
-        made_by(archive_options("4.2.0", jars))
+        archive_file(archive_options("4.2.0", jars))
     assert archive_options("4.2.0", jars) == ""
 
 
 def test_the_second_writer_is_cleared_away(jars: Path) -> None:
-    made = made_by(archive_options("4.2.0", jars), age_s=60)
+    made = archive_file(archive_options("4.2.0", jars), age_s=60)
     assert archive_options("4.2.0", jars).startswith(USE)
     late = made.with_name(f"late{made.name}")
     late.write_bytes(b"another")
@@ -74,7 +74,7 @@ def test_the_second_writer_is_cleared_away(jars: Path) -> None:
 
 @pytest.mark.parametrize("other", ["spark", "java", "jars"])
 def test_another_java_or_spark_has_another_archive(jars: Path, other: str) -> None:
-    made_by(archive_options("4.2.0", jars), age_s=60)
+    archive_file(archive_options("4.2.0", jars), age_s=60)
     assert archive_options("4.2.0", jars).startswith(USE)
     if other == "java":
         (jars.parent / "java" / "release").write_text('JAVA_VERSION="21.0.1"\n')

@@ -34,7 +34,7 @@ ONE_PROCESS = """
 import contextlib, io, json, shlex, sys
 from pregao.cli.main import run
 
-told = {}
+outputs = {}
 for text in json.load(sys.stdin):
     sys.argv = shlex.split(text)
     out = io.StringIO()
@@ -44,8 +44,8 @@ for text in json.load(sys.stdin):
         except SystemExit as ended:
             if ended.code:
                 sys.exit(f"{text}: {ended.code}")
-    told[" ".join(sys.argv[:2])] = out.getvalue()
-print(json.dumps(told))
+    outputs[" ".join(sys.argv[:2])] = out.getvalue()
+print(json.dumps(outputs))
 """
 
 
@@ -120,14 +120,14 @@ class Reader:
 
     def follow(self, section):
         """Run a section; return the result of each command, by its first words."""
-        told = {}
+        outputs = {}
         for language, text in blocks(section):
             if language == "python":
                 name = text.partition("\n")[0].removeprefix("# ")
                 (self.folder / name).write_text(self.words(text))
             else:
-                told[" ".join(text.split()[:2])] = self.end(self.start(text))
-        return told
+                outputs[" ".join(text.split()[:2])] = self.end(self.start(text))
+        return outputs
 
 
 @pytest.fixture(scope="module")
@@ -146,14 +146,14 @@ def refused(reader):
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory):
+def local_lake(tmp_path_factory):
     """The day, ingested without a cluster."""
     lake = tmp_path_factory.mktemp("here") / "lake"
     ingest([str(day(duration="12s"))], str(lake))
     return lake
 
 
-def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, here):
+def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, local_lake):
     install, command = [text for _, text in blocks("Packages on the workers")]
     assert "pip install 'pregao[lake]'" in install
     more = command.replace("pregao ingest", "pregao ingest --range-size 40k", 1)
@@ -169,37 +169,39 @@ def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, here):
     assert running.poll() is None
     reader.cluster.kill_worker(doomed)
     reader.end(running)
-    messages = [name for name in tables(here) if name.startswith("umdf_")]
+    messages = [name for name in tables(local_lake) if name.startswith("umdf_")]
     assert len(messages) > 10
     for name in messages:
-        assert rows(reader.shared / "lake", name) == rows(here, name), name
+        assert rows(reader.shared / "lake", name) == rows(local_lake, name), name
 
 
 @pytest.mark.usefixtures("refused")
-def test_an_archive_serves_every_command(reader, here):
-    told = reader.follow_in_one_process("An archive")
-    assert set(told) == {
+def test_an_archive_serves_every_command(reader, local_lake):
+    outputs = reader.follow_in_one_process("An archive")
+    assert set(outputs) == {
         f"pregao {name}" for name in ("pack", "ingest", "books", "analytics", "query", "stream")
     }
     lake = reader.shared / "packed"
-    assert rows(lake, ORDERS) == rows(reader.shared / "streamed", ORDERS) == rows(here, ORDERS)
+    assert (
+        rows(lake, ORDERS) == rows(reader.shared / "streamed", ORDERS) == rows(local_lake, ORDERS)
+    )
     assert len(rows(lake, "ticks")) > 0
     trades = sum(not row["busted"] for row in rows(lake, "trades"))
     assert trades > 0
-    assert re.search(rf"\b{trades:,}\b", told["pregao query"])
+    assert re.search(rf"\b{trades:,}\b", outputs["pregao query"])
 
 
-def test_spark_submit_runs_the_command_line_and_scripts(reader, here):
+def test_spark_submit_runs_the_command_line_and_scripts(reader, local_lake):
     if not (reader.folder / "environment.tar.gz").exists():
         pack = blocks("An archive")[0][1]
         reader.end(reader.start(pack))
     texts = blocks("spark-submit")
     assert [language for language, _ in texts] == ["python", "", "python", ""]
     out = reader.follow("spark-submit")
-    assert rows(reader.shared / "submitted", ORDERS) == rows(here, ORDERS)
+    assert rows(reader.shared / "submitted", ORDERS) == rows(local_lake, ORDERS)
     copies = int(re.search(r"orders: (\d+)", out["spark-submit --master"]).group(1))
     # Both feeds' copies of every order, and the orders of snapshots are of another template.
-    assert copies >= len(rows(here, ORDERS)) > 0
+    assert copies >= len(rows(local_lake, ORDERS)) > 0
 
 
 def test_a_cluster_without_executors_reports_its_resources(reader, refused):
@@ -231,9 +233,11 @@ BUSY = ClusterWorker(cores=8, memory=8192, free_cores=0, free_memory=512)
     ],
 )
 def test_why_no_executor_came(cluster, words):
-    told = no_executor("spark://head:7077", 15, 2, 4096, cluster)
-    assert told.startswith("spark://head:7077 started no executor in 15 s. Each requires 4,096 MB")
-    assert words in told
+    message = no_executor("spark://head:7077", 15, 2, 4096, cluster)
+    assert message.startswith(
+        "spark://head:7077 started no executor in 15 s. Each requires 4,096 MB"
+    )
+    assert words in message
 
 
 @pytest.mark.parametrize(("granted", "seconds"), [(True, 120), (False, 15)])
@@ -255,12 +259,12 @@ def test_the_time_that_was_waited_for_an_executor_is_stated(monkeypatch, granted
 
 def test_the_page_of_a_master_is_read():
     worker = {"cores": 2, "memory": 10, "coresfree": 1, "memoryfree": 5, "state": "ALIVE"}
-    told = {
+    page = {
         "workers": [worker, {**worker, "state": "DEAD"}],
         "activeapps": [{"id": "app-1", "cores": 0}, {"id": "app-2", "cores": 2}],
     }
-    assert read_page(told, "app-1") == ClusterStatus((ClusterWorker(2, 10, 1, 5),), False)
-    assert read_page(told, "app-2").granted
+    assert read_page(page, "app-1") == ClusterStatus((ClusterWorker(2, 10, 1, 5),), False)
+    assert read_page(page, "app-2").granted
 
 
 def test_an_interpreter_that_only_workers_have_is_reported_before_a_read(tmp_path, monkeypatch):

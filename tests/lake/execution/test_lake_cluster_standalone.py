@@ -96,8 +96,8 @@ def test_an_archive_is_the_same_bytes_every_time_and_runs_anywhere(tmp_path):
     environment = {**os.environ, "PREGAO_PYTHON": sys.executable, "PYTHONPATH": ""}
     code = "import rich, sys; print(rich.__file__)"
     python = tmp_path / "there" / "bin" / "python"
-    told = subprocess.check_output([python, "-c", code], env=environment, text=True)
-    assert told.strip() == str(tmp_path / "there" / "site-packages" / "rich" / "__init__.py")
+    output = subprocess.check_output([python, "-c", code], env=environment, text=True)
+    assert output.strip() == str(tmp_path / "there" / "site-packages" / "rich" / "__init__.py")
     environment["PREGAO_PYTHON"] = "python9.9"
     failed = subprocess.run(
         [python, "-c", code], env=environment, capture_output=True, text=True, check=False
@@ -123,8 +123,8 @@ def test_requirements_follow_from_the_packages():
 def test_the_command_refuses_names_that_spark_would_not_unpack(tmp_path):
     app = typer.Typer()
     app.command()(pack_command)
-    for name, said in [("x.zip", r"end in \.tar\.gz"), ("none/x.tar.gz", "no folder")]:
+    for name, message in [("x.zip", r"end in \.tar\.gz"), ("none/x.tar.gz", "no folder")]:
         result = CliRunner().invoke(app, [str(tmp_path / name)])
         assert isinstance(result.exception, UsageError)
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             raise result.exception

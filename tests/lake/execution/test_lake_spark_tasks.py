@@ -77,16 +77,16 @@ def test_an_error_inside_a_task_is_one_line(tmp_path, spark):
 
 
 def test_on_spark_the_books_are_the_same(spark, tmp_path):
-    here = built(simulate(tmp_path / "day", seconds=6))
+    local_day = built(simulate(tmp_path / "day", seconds=6))
     lake = LakeStore(tmp_path / "lake")
-    ingest([str(path) for path in sorted(here.folder.glob("*.pcap"))], lake.location)
+    ingest([str(path) for path in sorted(local_day.folder.glob("*.pcap"))], lake.location)
     reports = build_books(lake.location, run=books_on_spark(spark))
-    there = BookDay(here.folder, lake, reports)
+    spark_day = BookDay(local_day.folder, lake, reports)
     for table in ("ticks", "book_checkpoints", "book_audit"):
-        assert keyed(there.rows(table)) == keyed(here.rows(table))
+        assert keyed(spark_day.rows(table)) == keyed(local_day.rows(table))
     frame = spark.read.parquet(str(tmp_path / "lake" / "ticks"))
     best = frame.selectExpr("max(bid_price_1)", "min(ask_price_1)", "count(*)").collect()[0]
-    rows = here.rows("ticks")
+    rows = local_day.rows("ticks")
     bids = [row["bid_price_1"] for row in rows if row["bid_price_1"] is not None]
     asks = [row["ask_price_1"] for row in rows if row["ask_price_1"] is not None]
     assert tuple(best) == (max(bids), min(asks), len(rows))

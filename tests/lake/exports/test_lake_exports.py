@@ -38,7 +38,7 @@ ROOT = Path(pregao.__file__).parents[2]
 CONSUMERS = Path(os.environ.get("PREGAO_CONSUMERS", ROOT / ".venv-consumers"), "bin", "python")
 
 
-def made(folder, **wishes):
+def build_lake(folder, **wishes):
     pregao.simulate(folder / "day", instruments=6, messages=9_000, duration="4m", **wishes)
     lake = pregao.Lake(folder / "lake")
     lake.ingest(folder / "day")
@@ -47,13 +47,13 @@ def made(folder, **wishes):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    return made(tmp_path_factory.mktemp("exports"))
+    return build_lake(tmp_path_factory.mktemp("exports"))
 
 
 @pytest.fixture(scope="module")
 def lossy(tmp_path_factory):
     """A lake of a day on which both lines lost some packets."""
-    return made(tmp_path_factory.mktemp("lossy"), seed=3, loss=0.02)
+    return build_lake(tmp_path_factory.mktemp("lossy"), seed=3, loss=0.02)
 
 
 def instruments(lake):
@@ -102,9 +102,9 @@ def test_the_flow_of_orders_makes_the_books_of_the_lake(which, request):
                 for part, own in (
                     ("price", rebuilt.price), ("size", rebuilt.size), ("orders", rebuilt.orders),
                 ):  # fmt: skip
-                    told = integers(ticks[f"{name}_{part}_{level + 1}"], NULL)
+                    from_ticks = integers(ticks[f"{name}_{part}_{level + 1}"], NULL)
                     empty = NULL if part == "price" else 0
-                    expected = np.where(orders > 0, told, empty)
+                    expected = np.where(orders > 0, from_ticks, empty)
                     np.testing.assert_array_equal(own[side, at, level], expected)
         compared += len(at)
     assert compared > 1_000
@@ -113,7 +113,7 @@ def test_the_flow_of_orders_makes_the_books_of_the_lake(which, request):
         assert {ChangeCause.SNAPSHOT, ChangeCause.CLEARING} & causes
 
 
-def test_quantities_taken_from_orders_equal_the_traded_ones(lake):
+def test_quantities_removed_from_orders_equal_the_traded_ones(lake):
     """In continuous trading the fills of an event's resting orders add up to its trades."""
     instrument = find_instrument(FileCatalogue(LakeStore(lake)), SYMBOL, None, None)
     flow = order_flow(LakeStore(lake), instrument)
@@ -185,8 +185,8 @@ def test_lobster(lake, tmp_path):
         own = [(int(level.price * 10_000), level.size) for level in levels[:5]]
         assert [(price, totals[price]) for price in best] == own
         row = list(map(int, books[-1]))
-        told = [(row[at + 4 * n], row[at + 1 + 4 * n]) for n in range(len(own))]
-        assert told == own
+        exported_levels = [(row[at + 4 * n], row[at + 1 + 4 * n]) for n in range(len(own))]
+        assert exported_levels == own
 
 
 def halted(lake, symbol):
@@ -194,19 +194,19 @@ def halted(lake, symbol):
     rows = pregao.Lake(lake).sql(
         f"SELECT status FROM status WHERE symbol = '{symbol}' ORDER BY from_ns, sequence_number"
     )
-    told, before = [], None
+    states, before = [], None
     for row in rows.to_pylist():
         match before, row["status"]:
             case "OPEN", "PAUSE":
-                told.append("-1")
+                states.append("-1")
             case "OPEN", "RESERVED":
-                told += ["-1", "0"]
+                states += ["-1", "0"]
             case "PAUSE", "RESERVED":
-                told.append("0")
-            case "PAUSE" | "RESERVED", "OPEN" if told and told[-1] != "1":
-                told.append("1")
+                states.append("0")
+            case "PAUSE" | "RESERVED", "OPEN" if states and states[-1] != "1":
+                states.append("1")
         before = row["status"]
-    return told
+    return states
 
 
 @pytest.mark.parametrize("symbol", ["BBAS3", "ITUB4", "PETR3"])
@@ -214,11 +214,11 @@ def test_lobster_contains_halts_and_called_auctions(lake, tmp_path, symbol):
     folder = exported(lake, "lobster", tmp_path / "lobster", symbol=symbol)
     messages, books = (path.read_text().splitlines() for path in sorted(folder.iterdir()))
     rows = [line.split(",") for line in messages]
-    halts = [place for place, row in enumerate(rows) if row[1] == "7"]
-    assert [rows[place][4] for place in halts] == halted(lake, symbol) != []
-    for place in halts:
-        assert rows[place][2:4] == ["0", "0"]
-        assert books[place] == books[place - 1]
+    halts = [index for index, row in enumerate(rows) if row[1] == "7"]
+    assert [rows[index][4] for index in halts] == halted(lake, symbol) != []
+    for index in halts:
+        assert rows[index][2:4] == ["0", "0"]
+        assert books[index] == books[index - 1]
     times = [Decimal(row[0]) for row in rows]
     assert times == sorted(times)
 
@@ -277,10 +277,13 @@ def test_mbo_and_mbp_10(lake, tmp_path):
     path = exported(lake, "mbp-10", tmp_path / "mbp.csv")
     last = duckdb.sql(f"SELECT * FROM read_csv('{path}') ORDER BY ts_event").fetchall()[-1]
     names = duckdb.sql(f"SELECT * FROM read_csv('{path}')").columns
-    told = dict(zip(names, last, strict=True))
-    assert told["bid_px_00"] == int(bids[0].price * 10**9)
-    assert (told["bid_sz_00"], told["bid_ct_00"]) == (bids[0].size, bids[0].orders)
-    assert (told["ask_px_00"], told["ask_sz_00"]) == (int(asks[0].price * 10**9), asks[0].size)
+    last_row = dict(zip(names, last, strict=True))
+    assert last_row["bid_px_00"] == int(bids[0].price * 10**9)
+    assert (last_row["bid_sz_00"], last_row["bid_ct_00"]) == (bids[0].size, bids[0].orders)
+    assert (last_row["ask_px_00"], last_row["ask_sz_00"]) == (
+        int(asks[0].price * 10**9),
+        asks[0].size,
+    )
 
 
 def test_a_name_that_does_not_fit_the_format_is_an_error(lake, tmp_path):
@@ -334,9 +337,9 @@ def test_hftbacktest_sees_the_last_book(lake, tmp_path, what, kind):
     assert (np.diff(events["exch_ts"]) >= 0).all()
     assert (np.diff(events["local_ts"]) >= 0).all()
     bids, asks = last_book(lake)
-    told = read_by_the_consumer(BACKTEST, path, kind)
+    found = read_by_the_consumer(BACKTEST, path, kind)
     best = [float(bids[0].price), bids[0].size, float(asks[0].price), asks[0].size]
-    assert told == pytest.approx(best)
+    assert found == pytest.approx(best)
 
 
 NAUTILUS = """
@@ -367,11 +370,11 @@ print(json.dumps({
 
 @needs_consumers
 def test_nautilus_sees_the_last_book_and_the_trades(lake, tmp_path):
-    told = read_by_the_consumer(NAUTILUS, exported(lake, "nautilus", tmp_path / "catalog"))
-    assert (told["class"], told["increment"]) == ("Equity", "0.01")
+    found = read_by_the_consumer(NAUTILUS, exported(lake, "nautilus", tmp_path / "catalog"))
+    assert (found["class"], found["increment"]) == ("Equity", "0.01")
     for name, levels in zip(("bids", "asks"), last_book(lake), strict=True):
-        assert told[name] == [[f"{level.price:.2f}", level.size] for level in levels]
-    assert {"n": told["n"], "size": told["size"]} == traded(lake)
+        assert found[name] == [[f"{level.price:.2f}", level.size] for level in levels]
+    assert {"n": found["n"], "size": found["size"]} == traded(lake)
 
 
 @pytest.fixture(scope="module")
@@ -402,16 +405,16 @@ def test_nautilus_knows_derivatives(derivatives, tmp_path, kind, called):
     own = definition(derivatives, kind)
     symbol = own["symbol"]
     folder = exported(derivatives, "nautilus", tmp_path / "catalog", symbol=symbol)
-    told = read_by_the_consumer(NAUTILUS, folder)
-    assert told["class"] == called
-    assert Decimal(told["increment"]) == own["min_price_increment"]
-    assert told["terms"]["underlying"] == own["asset"]
-    assert Decimal(told["terms"]["multiplier"]) == (own["contract_multiplier"] or 1)
-    assert int(told["terms"]["expiration_ns"]) == own["ends"] * 10**9
+    found = read_by_the_consumer(NAUTILUS, folder)
+    assert found["class"] == called
+    assert Decimal(found["increment"]) == own["min_price_increment"]
+    assert found["terms"]["underlying"] == own["asset"]
+    assert Decimal(found["terms"]["multiplier"]) == (own["contract_multiplier"] or 1)
+    assert int(found["terms"]["expiration_ns"]) == own["ends"] * 10**9
     if kind == "SOPT":
-        assert Decimal(told["terms"]["strike_price"]) == own["strike_price"]
+        assert Decimal(found["terms"]["strike_price"]) == own["strike_price"]
     book = pregao.Lake(derivatives).book(symbol)
     for name, levels in (("bids", book.bids), ("asks", book.asks)):
-        assert [[Decimal(price), size] for price, size in told[name]] == [
+        assert [[Decimal(price), size] for price, size in found[name]] == [
             [level.price, level.size] for level in levels
         ]

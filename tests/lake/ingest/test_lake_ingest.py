@@ -139,8 +139,8 @@ def test_streamed_windows_give_the_same_tables(whole, tmp_path, monkeypatch):
 
 def test_the_report_accounts_for_everything(whole):
     lake, report = whole
-    told = report.json()
-    packets = told["packets"]
+    content = report.json()
+    packets = content["packets"]
     assert packets["udp"] == sum(
         packets[name] for name in ("decoded", "duplicate", "rejected", "filtered")
     )
@@ -150,10 +150,10 @@ def test_the_report_accounts_for_everything(whole):
     by_template = {
         name: len(rows(lake, table))
         for name, table in (
-            (name, f"umdf_{snake(name)}") for name in told["messages"]["by_template"]
+            (name, f"umdf_{snake(name)}") for name in content["messages"]["by_template"]
         )
     }
-    assert by_template == told["messages"]["by_template"]
+    assert by_template == content["messages"]["by_template"]
 
 
 def snake(name):
@@ -184,16 +184,16 @@ def test_gaps_have_the_time_of_the_packet_after_them(whole):
     arrived: dict[tuple, dict[int, int]] = {}
     for row in rows(lake, "packets"):
         if row["stream"] == "incremental" and row["sequence_number"] is not None:
-            place = (row["channel"], row["sequence_version"], row["feed"])
-            times = arrived.setdefault(place, {})
+            stream = (row["channel"], row["sequence_version"], row["feed"])
+            times = arrived.setdefault(stream, {})
             time = row["capture_time_ns"]
             times[row["sequence_number"]] = min(time, times.get(row["sequence_number"], time))
     found = [row for row in rows(lake, "gaps") if row["feed"] is not None]
     assert found
     for row in found:
         times = arrived[row["channel"], row["sequence_version"], row["feed"]]
-        behind = min(number for number in times if number > row["last_missing"])
-        assert row["capture_time_ns"] == times[behind]
+        next_number = min(number for number in times if number > row["last_missing"])
+        assert row["capture_time_ns"] == times[next_number]
 
 
 def test_events_are_whole(whole):
@@ -203,9 +203,9 @@ def test_events_are_whole(whole):
     for table in tables(lake):
         for row in rows(lake, table) if table.startswith("umdf_") else ():
             if row["stream"] == "incremental" and row["sequence_number"] is not None:
-                place = (row["sequence_version"], row["sequence_number"], row["index_in_packet"])
+                key = (row["sequence_version"], row["sequence_number"], row["index_in_packet"])
                 flag = row.get("match_event_indicator")
-                flags.setdefault((row["channel"], row["event"]), []).append((place, flag))
+                flags.setdefault((row["channel"], row["event"]), []).append((key, flag))
     several = 0
     for messages in flags.values():
         messages.sort()
@@ -273,7 +273,7 @@ def test_two_versions_of_the_same_file(whole, tmp_path):
     assert len(rows(lake, "umdf_trade_53")) == len(rows(whole[0], "umdf_trade_53"))
 
 
-def test_feeds_further_apart_than_the_skew_fail_the_accounting(tmp_path):
+def test_feeds_with_a_difference_above_the_skew_fail_the_accounting(tmp_path):
     """The copies of feed B come five seconds later: with too small a skew nothing is committed."""
     source = Path(day())
     late = tmp_path / "late"
@@ -300,8 +300,8 @@ def test_feeds_further_apart_than_the_skew_fail_the_accounting(tmp_path):
 
 def test_a_filtered_channel_is_counted_and_left_out(tmp_path):
     report = ingest([str(day(instruments=40))], str(tmp_path), IngestOptions(channels=(53,)))
-    told = report.json()["packets"]
-    assert told["filtered"] > 0
+    counts = report.json()["packets"]
+    assert counts["filtered"] > 0
     assert {row["channel"] for row in rows(tmp_path, "umdf_order_mbo_50")} <= {53}
 
 

@@ -45,11 +45,11 @@ def test_a_packet_sent_a_day_from_its_capture_is_rejected(tmp_path: Path) -> Non
     times = [(NOON + at, NOON + at + shift) for at, shift in enumerate(shifts)]
     lake = str(tmp_path / "lake")
     report = ingest([capture(tmp_path / "a.pcap", times)], lake)
-    told = report.json()
+    content = report.json()
     assert report.committed
-    assert told["packets"]["rejected"] == 4
-    assert told["messages"]["decoded"] == 4
-    assert told["rejects_by_reason"] == {FAR_REASON: 4}
+    assert content["packets"]["rejected"] == 4
+    assert content["messages"]["decoded"] == 4
+    assert content["rejects_by_reason"] == {FAR_REASON: 4}
     assert sorted(row["sequence_number"] for row in rows(lake, TABLE)) == [1, 2, 3, 6]
     rejects = rows(lake, "rejects")
     assert {row["reason"] for row in rejects} == {FAR_REASON}

@@ -109,9 +109,9 @@ def test_the_command_lists_skipped_captures(with_damage, tmp_path, capsys, monke
     with pytest.raises(SystemExit) as ended:
         run()
     assert not ended.value.code
-    told = capsys.readouterr().out
-    assert "damaged captures skipped" in told
-    assert "other.pcap" in told
+    output = capsys.readouterr().out
+    assert "damaged captures skipped" in output
+    assert "other.pcap" in output
 
 
 def test_damaged_pages_are_found_by_a_deep_check(tmp_path, capsys, monkeypatch):

@@ -48,7 +48,7 @@ def test_both_directions_of_all_connections(tmp_path):
     assert len(rows(lake, "ep_packets")) == total == report.messages
     assert rows(lake, "ep_rejects") == []
     capture = report.captures[0]
-    assert capture.first_time_ns == TALK.said[0].time_ns
+    assert capture.first_time_ns == TALK.sent[0].time_ns
     assert check_lake(LakeStore(str(lake))).faults == []
     again = ingest([both(tmp_path / "b.pcap")], str(lake))
     assert not again.captures
@@ -93,8 +93,8 @@ def test_a_folder_with_market_data_and_sessions(tmp_path):
     both(folder / "orders.pcap")
     lake = tmp_path / "lake"
     report = ingest([str(folder)], str(lake))
-    told = report.json()["protocols"]
-    assert told["entrypoint"]["messages"]["decoded"] == len(TALK.frames) + len(SECOND.frames)
+    protocols = report.json()["protocols"]
+    assert protocols["entrypoint"]["messages"]["decoded"] == len(TALK.frames) + len(SECOND.frames)
     alone = tmp_path / "alone"
     ingest([str(day())], str(alone))
     theirs = [name for name in LakeStore(str(lake)).table_names() if name.startswith("ep_")]

@@ -99,10 +99,10 @@ def test_two_concurrent_ingests_make_one_lake(tmp_path):
     for thread in threads:
         thread.join()
     assert not errors
-    apart = tmp_path / "apart"
+    single = tmp_path / "single"
     for captures in days[:2]:
-        ingest([captures], str(apart))
-    assert_same(lake, apart)
+        ingest([captures], str(single))
+    assert_same(lake, single)
     assert not check_lake(LakeStore(str(lake))).faults
 
 
@@ -151,8 +151,8 @@ FULL = """
 
 
 def test_a_full_disk_leaves_nothing_visible(clean, tmp_path):
-    told = in_a_process(FULL, day(), tmp_path, 8_000)
-    assert "sentence:" in told.stdout, told.stderr
+    done = in_a_process(FULL, day(), tmp_path, 8_000)
+    assert "sentence:" in done.stdout, done.stderr
     assert rows(tmp_path, "packets") == []
     ingest([str(day())], str(tmp_path))
     assert_same(clean, tmp_path)

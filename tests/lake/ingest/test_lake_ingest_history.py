@@ -38,9 +38,9 @@ def capture_of(folder, number, *, packets=3, channel=84):
     path = folder / f"day-{number}.pcap"
     framer = UdpFramer("10.0.0.1", 40000, "233.252.14.1", 30000 + channel)
     with PcapWriter(path) as writer:
-        for place in range(1, packets + 1):
-            time = START + number * DAY + place * 1000
-            header = PacketHeader(channel, 1, place, time)
+        for index in range(1, packets + 1):
+            time = START + number * DAY + index * 1000
+            header = PacketHeader(channel, 1, index, time)
             writer.write(time, framer.frame(encode_packet(header, [MESSAGE])))
     return str(path)
 
@@ -59,7 +59,7 @@ def lake(folder, monkeypatch):
     return LakeStore(folder / "lake")
 
 
-def anew(lake):
+def rebuilt_state(lake):
     """State without any history file."""
     known = IngestState()
     rows = lake.delta("ingests").to_pyarrow_table().sort_by("committed_at_ns").to_pylist()
@@ -83,7 +83,7 @@ def files_read(monkeypatch):
 def test_few_reports_are_read_and_all_are_known(lake, files_read):
     known = load_ingest_state(lake)
     assert 0 < len(files_read) < 3
-    assert known == anew(lake)
+    assert known == rebuilt_state(lake)
     assert len(known.fingerprints) == 5
 
 
@@ -108,7 +108,7 @@ def test_files_merged_by_compaction_are_reread_and_recorded_again(folder, lake, 
     compact(lake)
     files_read.clear()
     known = load_ingest_state(lake)
-    assert known == anew(lake)
+    assert known == rebuilt_state(lake)
     assert len(files_read) < 3
     assert len(known.roles) == 2
 
@@ -119,27 +119,27 @@ def test_removed_rows_are_not_in_the_history(lake):
     unit = table.to_pyarrow_table()["unit_id"][0].as_py()
     table.delete(f"unit_id = '{unit}'")
     known = load_ingest_state(lake)
-    assert known == anew(lake)
+    assert known == rebuilt_state(lake)
     assert len(known.fingerprints) == 4
 
 
 def test_a_lake_without_memory_is_read_whole(lake):
     lake.table_location("_ingest_state").delete_folder()
     known = load_ingest_state(lake)
-    assert known == anew(lake)
+    assert known == rebuilt_state(lake)
     assert len(known.fingerprints) == 5
 
 
 def older(lake):
     """The lake as version 0.1 left it: what it remembers is in ``_known``."""
-    place = lake.location.path
-    Path(place, "_ingest_state").rename(Path(place, "_known"))
-    return Path(place, "_known")
+    path = lake.location.path
+    Path(path, "_ingest_state").rename(Path(path, "_known"))
+    return Path(path, "_known")
 
 
 def test_a_lake_of_an_earlier_version_is_read_and_remembers_again(folder, lake, files_read):
     old = older(lake)
-    assert load_ingest_state(lake) == anew(lake)
+    assert load_ingest_state(lake) == rebuilt_state(lake)
     assert not lake.table_location("_ingest_state").exists()
     again = ingest([capture_of(folder, number) for number in range(6)], str(lake.location))
     assert sorted(again.skipped) == [f"day-{number}.pcap" for number in range(5)]
@@ -148,7 +148,7 @@ def test_a_lake_of_an_earlier_version_is_read_and_remembers_again(folder, lake, 
     files_read.clear()
     known = load_ingest_state(lake)
     assert len(files_read) < 3
-    assert known == anew(lake)
+    assert known == rebuilt_state(lake)
     assert old.exists()
 
 
@@ -168,7 +168,7 @@ def test_vacuum_removes_what_an_earlier_version_remembered(lake):
     assert removed(older_than_ns=0) == held
     assert not old.exists()
     assert not removed(older_than_ns=0)
-    assert load_ingest_state(lake) == anew(lake)
+    assert load_ingest_state(lake) == rebuilt_state(lake)
 
 
 def test_vacuum_keeps_the_files_of_others_among_what_is_retired(lake):
@@ -179,7 +179,7 @@ def test_vacuum_keeps_the_files_of_others_among_what_is_retired(lake):
 
 
 RUNS = st.lists(st.tuples(st.integers(0, 9), st.integers(10, 19)), min_size=1, max_size=2)
-PLACES = st.builds("{}/{}/{}".format, *[st.integers(1, 3)] * 3)
+KEYS = st.builds("{}/{}/{}".format, *[st.integers(1, 3)] * 3)
 ROWS = st.fixed_dictionaries(
     {
         "content_hash": st.one_of(
@@ -207,8 +207,8 @@ ROWS = st.fixed_dictionaries(
                         ),
                         max_size=2,
                     ),
-                    "coverage": st.dictionaries(PLACES, RUNS, max_size=2),
-                    "feeds": st.dictionaries(st.builds("{}/A".format, PLACES), RUNS, max_size=2),
+                    "coverage": st.dictionaries(KEYS, RUNS, max_size=2),
+                    "feeds": st.dictionaries(st.builds("{}/A".format, KEYS), RUNS, max_size=2),
                 }
             ).map(json.dumps),
         ),

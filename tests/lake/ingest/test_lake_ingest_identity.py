@@ -40,10 +40,10 @@ def test_a_capture_next_to_its_compressed_copy_counts_once(plain, tmp_path):
     folder = tmp_path / "captures"
     folder.mkdir()
     shutil.copy(snapshots(), folder)
-    twin = packed(snapshots(), folder)
+    duplicate = packed(snapshots(), folder)
     report = ingest([str(folder)], str(tmp_path / "lake"))
     assert report.committed
-    assert report.skipped == {twin.name: f"the same as {snapshots().name}"}
+    assert report.skipped == {duplicate.name: f"the same as {snapshots().name}"}
     assert_same(plain, tmp_path / "lake")
     assert check_lake(LakeStore(str(tmp_path / "lake"))).faults == []
 
@@ -63,16 +63,16 @@ def test_a_later_compressed_copy_is_a_duplicate(plain, tmp_path, first):
 
 def test_a_capture_that_is_known_by_its_compressed_bytes_stays_known(tmp_path, monkeypatch):
     """Lakes of 0.1 know it so."""
-    twin = packed(snapshots(), tmp_path)
-    stored = content_hash(Location.parse(str(twin)), twin.stat().st_size)
+    duplicate = packed(snapshots(), tmp_path)
+    stored = content_hash(Location.parse(str(duplicate)), duplicate.stat().st_size)
     lake = tmp_path / "lake"
     monkeypatch.setattr(fingerprint.HashingSource, "content_hash", stored)
     monkeypatch.setattr(fingerprint.HashingSource, "fingerprint", "")
-    ingest([str(twin)], str(lake))
+    ingest([str(duplicate)], str(lake))
     monkeypatch.undo()
     known = LakeStore(str(lake)).delta("ingests").to_pyarrow_table()
     assert known["content_hash"].to_pylist() == [stored]
-    assert list(ingest([str(twin)], str(lake)).skipped) == [twin.name]
+    assert list(ingest([str(duplicate)], str(lake)).skipped) == [duplicate.name]
 
 
 def test_captures_of_equal_size_head_and_tail_are_each_known(tmp_path, monkeypatch):

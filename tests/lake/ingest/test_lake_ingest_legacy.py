@@ -111,7 +111,7 @@ def test_rows_are_what_the_plain_reader_reads(day, lake):
 
 
 def test_trades_are_those_of_the_exchange_and_not_counted_twice(day, lake):
-    told = [
+    ingested = [
         (row["security_id"], int(row["trade_id"]))
         for row in rows(lake, "legacy_incremental_refresh")
         if row["md_entry_type"] == "2" and row["md_update_action"] == 0 and row["trade_id"]
@@ -124,20 +124,20 @@ def test_trades_are_those_of_the_exchange_and_not_counted_twice(day, lake):
     lost = json.loads((day / "truth/faults.json").read_text())["channels"]
     assert all(channel["legacy A"]["lost"] for channel in lost.values())
     # An amended trade is published again under its number.
-    assert Counter(told) <= Counter(truth)
-    assert len(told) > 0.85 * len(truth)
+    assert Counter(ingested) <= Counter(truth)
+    assert len(ingested) > 0.85 * len(truth)
 
 
 def test_the_query_for_trades_leaves_out_cancelled_trades(day, lake):
-    asked = (
+    trades = (
         DuckdbEngine(LakeStore(str(lake))).query(example("legacy_trades").sql).rows().to_pylist()
     )
     standing = {}
     for line in json_lines(day / "truth/trades.jsonl"):
         key = (line["security_id"], line["trade_id"])
         standing[key] = (Decimal(line["price"]), line["size"]) if line["action"] == "NEW" else None
-    found = {(row["security_id"], int(row["trade_id"])): row for row in asked}
-    assert len(found) == len(asked) > 20
+    found = {(row["security_id"], int(row["trade_id"])): row for row in trades}
+    assert len(found) == len(trades) > 20
     wrong = [
         key
         for key, row in found.items()
@@ -184,7 +184,7 @@ def capture(path, payloads):
 
 def test_what_cannot_be_read_is_in_rejects_and_costs_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.1:5002=51")
-    bid = entry("0", 0, 1111, 1, place=1, size=100, price="10.5")
+    bid = entry("0", 0, 1111, 1, position=1, size=100, price="10.5")
     broken = bytearray(news(3))
     broken[-1] &= 0x7F
     other_number = bytearray(news(4))
@@ -233,17 +233,17 @@ def sent(seconds):
 def test_002_5_3_7_numbers_that_restart_are_no_duplicates_and_no_gaps(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.2:5001=51")
     first = [news(number, **sent(0)) for number in (1, 2, 3)]
-    anew = [reset(), *(news(number, **sent(5)) for number in (1, 2, 4))]
+    restarted = [reset(), *(news(number, **sent(5)) for number in (1, 2, 4))]
     for name, address in (("a", "233.1.1.1"), ("b", "233.1.1.2")):
         with PcapWriter(tmp_path / f"{name}.pcap") as writer:
-            for at, payload in enumerate([*first, *anew]):
+            for at, payload in enumerate([*first, *restarted]):
                 frame = udp_frame("10.0.0.1", 9, address, 5001, payload)
                 writer.write(START + at * SECOND, frame)
     lake = tmp_path / "lake"
     report = ingest([str(tmp_path / "a.pcap"), str(tmp_path / "b.pcap")], str(lake))
     assert report.committed
-    told = [(row["sending_time_ns"], row["msg_seq_num"]) for row in rows(lake, "legacy_news")]
-    assert sorted(told) == [
+    received = [(row["sending_time_ns"], row["msg_seq_num"]) for row in rows(lake, "legacy_news")]
+    assert sorted(received) == [
         (START + wait * SECOND, number)
         for wait, numbers in ((0, (1, 2, 3)), (5, (1, 2, 4)))
         for number in numbers
@@ -287,8 +287,8 @@ def test_002_5_3_1_captures_are_read_with_the_templates_of_another_file(tmp_path
     with_file = IngestOptions(schema_files=(str(file),))
     assert ingest([own], str(tmp_path / "lake"), with_file).committed
     found = rows(tmp_path / "lake", "legacy_incremental_refresh")
-    told = ("msg_seq_num", "md_entry_type", "security_id", "rpt_seq", "md_entry_px")
-    assert [tuple(row[name] for name in told) for row in found] == [
+    names = ("msg_seq_num", "md_entry_type", "security_id", "rpt_seq", "md_entry_px")
+    assert [tuple(row[name] for name in names) for row in found] == [
         (number, "0", 7, number, Decimal("1.5")) for number in (1, 2)
     ]
     assert {row["schema_version"] for row in found} == {300}
@@ -304,19 +304,19 @@ def test_002_5_3_7_a_reset_near_a_cut_between_tasks_loses_and_doubles_nothing(
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.2:5001=51")
     # Numbers restart every few seconds, within the same ten minutes, and tasks are small: one cut
     # or another lies before, at and after a reset.
-    told, number = [], 0
+    sent_packets, number = [], 0
     for at in range(1_200):
         if at % 170 == 169:
             number = 0
-            told.append((at, reset()))
+            sent_packets.append((at, reset()))
         number += 1
-        told.append((at, news(number, "n" * 60, **sent(at // 20))))
+        sent_packets.append((at, news(number, "n" * 60, **sent(at // 20))))
     ending = ".pcap.gz" if compressed else ".pcap"
     names = []
     for name, address, late in (("a", "233.1.1.1", 0), ("b", "233.1.1.2", 3_000_000)):
         names.append(str(tmp_path / f"{name}{ending}"))
         with PcapWriter(names[-1]) as writer:
-            for at, payload in told:
+            for at, payload in sent_packets:
                 frame = udp_frame("10.0.0.1", 9, address, 5001, payload)
                 writer.write(START + at * SECOND // 20 + late, frame)
     monkeypatch.setattr("pregao.lake.ingest.task.BLOCK_BYTES", 8_192)

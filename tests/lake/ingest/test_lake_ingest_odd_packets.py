@@ -55,9 +55,9 @@ def test_a_value_that_no_column_holds_is_null_and_counted_and_its_message_kept(t
         writer.write(1_779_368_400_000_000_000, frame)
     lake = str(tmp_path / "lake")
     report = ingest([str(capture)], lake)
-    told = report.json()["messages"]
-    assert (told["decoded"], told["rejected"]) == (2, 0)
-    assert told["nulled_values"] == {"Order_MBO_50.md_insert_timestamp_ns": 1}
+    counts = report.json()["messages"]
+    assert (counts["decoded"], counts["rejected"]) == (2, 0)
+    assert counts["nulled_values"] == {"Order_MBO_50.md_insert_timestamp_ns": 1}
     times = [row["md_insert_timestamp_ns"] for row in rows(lake, "umdf_order_mbo_50")]
     assert times == [None, 2**63 - 1]
 
@@ -81,8 +81,8 @@ def with_odd_time(folder, time_ns, share):
             continue
         with read_packets(capture) as reader:
             packets = [(packet.time_ns, packet.data) for packet in reader]
-        place = min(int(len(packets) * share), len(packets) - 1)
-        packets[place] = (time_ns, packets[place][1])
+        index = min(int(len(packets) * share), len(packets) - 1)
+        packets[index] = (time_ns, packets[index][1])
         with PcapWriter(folder / capture.name) as writer:
             for time, data in packets:
                 writer.write(time, data)

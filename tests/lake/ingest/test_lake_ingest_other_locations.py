@@ -33,9 +33,12 @@ def test_from_and_to_an_s3_store(clean, tmp_path, s3_endpoint):
     assert report.tasks > 2
     assert not ingest(["s3://bucket/captures"], "s3://bucket/lake").captures
     assert not check_lake(LakeStore("s3://bucket/lake")).faults
-    place = Location.parse("s3://bucket/lake")
-    here = pyarrow.fs.LocalFileSystem()
+    location = Location.parse("s3://bucket/lake")
+    local = pyarrow.fs.LocalFileSystem()
     pyarrow.fs.copy_files(
-        place.path, str(tmp_path), source_filesystem=place.filesystem, destination_filesystem=here
+        location.path,
+        str(tmp_path),
+        source_filesystem=location.filesystem,
+        destination_filesystem=local,
     )
     assert_same(clean, tmp_path)

@@ -53,7 +53,7 @@ def keys(block, _flows):
     return PayloadKeys(channel.astype(np.int16), none.astype(np.int32), number, none)
 
 
-def place_of(payload, _flow):
+def packet_key_of(payload, _flow):
     mark, channel, number, _ = FORM.unpack(payload)
     return (channel, PacketKey(0, number)) if mark == MARK else None
 
@@ -92,7 +92,7 @@ TICKS = IngestProtocol(
     stream_of=lambda kinds: "ticks" if kinds else "unknown",
     arbitrated=frozenset({"ticks"}),
     keys=keys,
-    packet_key=place_of,
+    packet_key=packet_key_of,
     decoder=lambda _schema_files: Decoder(),
     tables=lambda: [
         TableSpec(
@@ -163,9 +163,9 @@ def test_a_second_protocol_next_to_umdf_in_one_lake(tmp_path):
         ("B", 8, 8, None), ("B", 200, 200, "feed A"),
     }  # fmt: skip
     assert [row["reason"] for row in rows(lake, "tick_rejects")] == ["not a tick"] * 2
-    told = report.json()["protocols"]
-    assert told["tick"]["messages"]["by_template"] == {"Tick": 299}
-    assert told["umdf"]["messages"]["decoded"] == report.messages - 299
+    protocols = report.json()["protocols"]
+    assert protocols["tick"]["messages"]["by_template"] == {"Tick": 299}
+    assert protocols["umdf"]["messages"]["decoded"] == report.messages - 299
     # What is of UMDF is as if the other were not there, though channels have the same numbers.
     alone = tmp_path / "alone"
     ingest([str(day())], str(alone))
@@ -210,7 +210,7 @@ def test_feed_b_of_the_second_protocol_comes_later(tmp_path):
     assert check_lake(LakeStore(str(lake))).faults == []
 
 
-def test_a_lake_made_before_there_was_a_second_protocol(tmp_path, monkeypatch):
+def test_a_lake_of_the_time_before_a_second_protocol(tmp_path, monkeypatch):
     """Its tables are added, and what was there is still known."""
     lake = tmp_path / "lake"
     monkeypatch.delitem(PROTOCOLS, TICKS.name)

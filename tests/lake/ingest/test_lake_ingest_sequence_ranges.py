@@ -24,16 +24,16 @@ def sent(epochs, step_ns):
 
 @given(EPOCHS, st.sampled_from([MILLISECOND, MINUTE, 7 * MINUTE]), st.booleans(), st.randoms())
 def test_002_5_3_7_restarts_of_numbers_are_found_with_and_without_resets(
-    epochs, step_ns, told, rng
+    epochs, step_ns, with_resets, rng
 ):
     times, numbers, expected = sent(epochs, step_ns)
     first = [expected.index(epoch) for epoch in range(1, len(epochs))]
-    resets = [int(times[at]) for at in first] if told else []
+    resets = [int(times[at]) for at in first] if with_resets else []
     order = list(range(len(times)))
     rng.shuffle(order)
-    anew = find_restarts(times[order], numbers[order], resets)
-    assert [each.time_ns for each in anew] == [int(times[at]) for at in first]
-    versions = TimeSlots(anew).version_at(times, numbers)
+    restarts = find_restarts(times[order], numbers[order], resets)
+    assert [each.time_ns for each in restarts] == [int(times[at]) for at in first]
+    versions = TimeSlots(restarts).version_at(times, numbers)
     assert (versions - slot_of(times)).tolist() == expected
     assert (np.diff(versions) >= 0).all()
 
@@ -41,7 +41,7 @@ def test_002_5_3_7_restarts_of_numbers_are_found_with_and_without_resets(
 @given(EPOCHS, st.sets(st.integers(0, 100), max_size=5))
 def test_numbers_continue_over_versions_until_they_restart(epochs, lost):
     times, numbers, expected = sent(epochs, 7 * MINUTE)
-    places = {}
+    coverage = {}
     for at, (version, number) in enumerate(
         zip(
             TimeSlots(find_restarts(times, numbers, ())).version_at(times, numbers),
@@ -50,11 +50,11 @@ def test_numbers_continue_over_versions_until_they_restart(epochs, lost):
         )
     ):
         if at not in lost:
-            told = places.setdefault((1, 72, int(version)), {(0, "A"): []})
-            told[0, "A"].append((int(number), int(number)))
-    found = list(numberings_of(places, timed_versions=True))
-    brought = {epoch for at, epoch in enumerate(expected) if at not in lost}
-    assert len(found) <= len(brought)
+            ranges = coverage.setdefault((1, 72, int(version)), {(0, "A"): []})
+            ranges[0, "A"].append((int(number), int(number)))
+    found = list(numberings_of(coverage, timed_versions=True))
+    received = {epoch for at, epoch in enumerate(expected) if at not in lost}
+    assert len(found) <= len(received)
     numbers_of = [
         number
         for numbering in found
@@ -65,18 +65,18 @@ def test_numbers_continue_over_versions_until_they_restart(epochs, lost):
         int(number) for at, number in enumerate(numbers) if at not in lost
     )
     # With separate versions, each is a numbering.
-    assert len(list(numberings_of(places, timed_versions=False))) == len(places)
+    assert len(list(numberings_of(coverage, timed_versions=False))) == len(coverage)
 
 
 def test_a_snapshot_holds_as_of_the_version_in_which_its_message_was_sent():
     times, numbers, _ = sent([6, 4], 7 * MINUTE)
-    anew = find_restarts(times, numbers, ())
-    versions = TimeSlots(anew).version_at(times, numbers)
-    places = {}
+    restarts = find_restarts(times, numbers, ())
+    versions = TimeSlots(restarts).version_at(times, numbers)
+    coverage = {}
     for version, number in zip(versions.tolist(), numbers.tolist(), strict=True):
-        runs = places.setdefault((1, 72, version), {(0, ""): []})[0, ""]
+        runs = coverage.setdefault((1, 72, version), {(0, ""): []})[0, ""]
         runs.append((number, number))
-    slots = TimeSlots.of(anew, numberings_of(places, timed_versions=True))
+    slots = TimeSlots.of(restarts, numberings_of(coverage, timed_versions=True))
     # Sent a minute after each message, and as of it.
     found = slots.held_as_of(times + MINUTE, numbers)
     assert found.tolist() == versions.tolist()

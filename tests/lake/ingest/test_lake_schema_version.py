@@ -27,7 +27,7 @@ ORDERS = "umdf_order_mbo_50"
 NEWEST = 16
 
 
-def order(version, order_id, *, said=None, rpt=0):
+def order(version, order_id, *, stated_version=None, rpt=0):
     """A new order that is marked as implied, or bears that bit's older meaning."""
     schema = bundled("umdf", version)
     values = {
@@ -38,12 +38,16 @@ def order(version, order_id, *, said=None, rpt=0):
         values["mDEntryPositionNo"] = 1
     packed = MessageCodec(schema, schema.by_name["Order_MBO_50"]).packer(*values)
     message = packed(*values.values())
-    return message if said is None else message[:6] + said.to_bytes(2, "little") + message[8:]
+    return (
+        message
+        if stated_version is None
+        else message[:6] + stated_version.to_bytes(2, "little") + message[8:]
+    )
 
 
-def write_capture(place, packets):
+def write_capture(path, packets):
     """A capture of packets, a second apart."""
-    with PcapWriter(place) as writer:
+    with PcapWriter(path) as writer:
         for at, messages in enumerate(packets):
             when = START + at * SECOND
             payload = encode_packet(PacketHeader(7, 1, at + 1, when), messages)
@@ -59,7 +63,7 @@ def test_each_row_has_the_version_of_its_message(tmp_path):
     packets = [
         [order(9, 1)],
         [order(10, 2), order(9, 3), order(15, 4)],
-        [order(NEWEST, 5, said=40_000)],
+        [order(NEWEST, 5, stated_version=40_000)],
     ]
     write_capture(tmp_path / "mixed.pcap", packets)
     report = ingest([str(tmp_path / "mixed.pcap")], str(tmp_path / "lake"))
@@ -137,9 +141,9 @@ def test_compaction_keeps_rows_with_and_without_a_version(old_lake):
     assert rows(old_lake, ORDERS) == before
 
 
-def spread(place, version, days):
+def spread(path, version, days):
     """A capture of one order a day, each with the bit of implied orders set."""
-    with PcapWriter(place) as writer:
+    with PcapWriter(path) as writer:
         for at in range(days):
             when = START + at * DAY
             header = PacketHeader(7, 1, at + 1, when)

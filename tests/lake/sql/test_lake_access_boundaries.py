@@ -45,8 +45,8 @@ SPEC = TableSpec(
     ),
 )
 ROWS = [
-    {"row": place, **{name: values[place] for name, (_, values) in COLUMNS.items()}}
-    for place in range(3)
+    {"row": number, **{name: values[number] for name, (_, values) in COLUMNS.items()}}
+    for number in range(3)
 ] + [{"row": 3, **dict.fromkeys(COLUMNS)}]
 
 
@@ -67,21 +67,21 @@ def test_spark(spark, edges):
     session = connect(edges.location, spark=spark)
     rows = session.sql("SELECT * FROM edges ORDER BY row").collect()
     assert without_date([row.asDict() for row in rows]) == ROWS
-    for place, value in enumerate(COLUMNS["price_4"][1]):
+    for number, value in enumerate(COLUMNS["price_4"][1]):
         found = session.sql(f"SELECT row FROM edges WHERE price_4 = {value:f}BD")
-        assert [row.row for row in found.collect()] == [place]
+        assert [row.row for row in found.collect()] == [number]
 
 
 def test_polars(edges):
     frame = pl.scan_delta(edges.table_location("edges").delta_uri)
     assert without_date(frame.sort("row").collect().to_dicts()) == ROWS
     for name, (kind, values) in COLUMNS.items():
-        for place, value in enumerate(values):
+        for number, value in enumerate(values):
             wanted = pl.lit(value)
             if pa.types.is_decimal(kind):
                 wanted = pl.lit(value, pl.Decimal(18, kind.scale))
             found = frame.filter(pl.col(name) == wanted).collect()
-            assert found["row"].to_list() == [place]
+            assert found["row"].to_list() == [number]
 
 
 def test_duckdb(edges):
@@ -91,9 +91,9 @@ def test_duckdb(edges):
         rows = database.sql("SELECT * FROM edges ORDER BY row").to_arrow_table().to_pylist()
         assert without_date(rows) == ROWS
         for name, (_, values) in COLUMNS.items():
-            for place, value in enumerate(values):
+            for number, value in enumerate(values):
                 found = database.execute(f"SELECT row FROM edges WHERE {name} = ?", [value])
-                assert found.fetchall() == [(place,)]
+                assert found.fetchall() == [(number,)]
 
 
 def test_pyarrow_and_pandas(edges):
@@ -101,9 +101,9 @@ def test_pyarrow_and_pandas(edges):
     dataset = table.to_pyarrow_dataset()
     assert without_date(dataset.to_table().sort_by("row").to_pylist()) == ROWS
     for name, (kind, values) in COLUMNS.items():
-        for place, value in enumerate(values):
+        for number, value in enumerate(values):
             wanted = pc.field(name) == pa.scalar(value, kind)
-            assert dataset.to_table(filter=wanted)["row"].to_pylist() == [place]
+            assert dataset.to_table(filter=wanted)["row"].to_pylist() == [number]
     frame = table.to_pandas(columns=["row", "price_4", "day"]).sort_values("row")
     assert frame["price_4"].tolist() == [*COLUMNS["price_4"][1], None]
     assert frame["day"].tolist()[:3] == COLUMNS["day"][1]

@@ -70,11 +70,11 @@ def test_a_query_is_printed_with_exact_values(spark, odd_lake, engine):
 
 @ENGINES
 def test_only_the_first_rows_are_printed_and_the_others_counted(spark, small_lake, engine):
-    asked = ("--lake", small_lake.location, "--engine", engine)
-    result = run("query", "SELECT * FROM orders CROSS JOIN range(30)", *asked)
+    options = ("--lake", small_lake.location, "--engine", engine)
+    result = run("query", "SELECT * FROM orders CROSS JOIN range(30)", *options)
     assert "120 rows" in result.output
     assert "70 more" in result.output
-    result = run("query", "SHOW TABLES", *asked, "--limit", 1000)
+    result = run("query", "SHOW TABLES", *options, "--limit", 1000)
     assert "ingests" in result.output
     assert "more" not in result.output
 
@@ -116,16 +116,16 @@ def test_a_query_is_written_as_parquet_csv_and_json(spark, odd_lake, tmp_path, e
 def test_an_existing_file_is_only_replaced_on_request(small_lake, tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("mine")
-    place = small_lake.location
+    location = small_lake.location
     with pytest.raises(UsageError, match="already exists; use --force"):
-        run("query", "SELECT 1", "--lake", place, "-o", path)
+        run("query", "SELECT 1", "--lake", location, "-o", path)
     assert path.read_text() == "mine"
-    run("query", "SELECT 1 AS one", "--lake", place, "-o", path, "--force")
+    run("query", "SELECT 1 AS one", "--lake", location, "-o", path, "--force")
     assert path.read_text().replace('"', "").split() == ["one", "1"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["SELECT * FROM nope"], r"`nope` cannot be found\. The lake has ingests, orders, trades"),
         (["SELECT nope FROM orders"], "The query failed: .*`nope` cannot be resolved"),
@@ -135,8 +135,8 @@ def test_an_existing_file_is_only_replaced_on_request(small_lake, tmp_path):
         (["SELECT 1", "--conf", "x"], "--conf must be"),
     ],
 )
-def test_an_error_in_a_query_is_one_line(spark, small_lake, arguments, said):
-    with pytest.raises(UsageError, match=said) as caught:
+def test_an_error_in_a_query_is_one_line(spark, small_lake, arguments, message):
+    with pytest.raises(UsageError, match=message) as caught:
         run("query", *arguments, "--lake", small_lake.location, "--engine", "spark")
     assert "\n" not in str(caught.value)
 
@@ -167,15 +167,15 @@ def test_tables_are_listed_from_their_logs_alone(small_lake):
 
 
 def test_the_columns_of_a_table_are_listed_with_their_meaning(small_lake):
-    place = small_lake.location
-    shown = run("lake", "tables", "orders", "--lake", place).output
+    location = small_lake.location
+    shown = run("lake", "tables", "orders", "--lake", location).output
     assert "decimal(18,4)" in shown
     assert "Instrument." in shown
-    found = json.loads(run("lake", "tables", "orders", "--json", "--lake", place).output)
+    found = json.loads(run("lake", "tables", "orders", "--json", "--lake", location).output)
     assert found[0] == {"name": "security_id", "type": "bigint", "comment": "Instrument."}
     assert {each["name"]: each["type"] for each in found}["legs"] == "array<struct<leg_id:bigint>>"
     with pytest.raises(UsageError, match="has no table nope"):
-        run("lake", "tables", "nope", "--lake", place)
+        run("lake", "tables", "nope", "--lake", location)
 
 
 def test_an_empty_lake_has_tables_without_rows(tmp_path):
@@ -192,14 +192,14 @@ def test_a_folder_that_is_no_lake_is_refused(tmp_path, command):
 
 def test_orphans_are_listed_and_removed(small_lake):
     orphan = write_file(small_lake.location, TRADES, [{"security_id": 1}])
-    place = small_lake.location
-    assert "0 files" in run("lake", "vacuum", "--lake", place).output
-    told = run("lake", "vacuum", "--lake", place, "--older-than", "0m", "--dry-run").output
-    assert f"trades/{orphan.path}" in told
-    assert "1 files" in told
-    assert "would be removed" in told
-    assert "removed" in run("lake", "vacuum", "--lake", place, "--older-than", "0m").output
-    assert not place.join("trades", orphan.path).exists()
+    location = small_lake.location
+    assert "0 files" in run("lake", "vacuum", "--lake", location).output
+    output = run("lake", "vacuum", "--lake", location, "--older-than", "0m", "--dry-run").output
+    assert f"trades/{orphan.path}" in output
+    assert "1 files" in output
+    assert "would be removed" in output
+    assert "removed" in run("lake", "vacuum", "--lake", location, "--older-than", "0m").output
+    assert not location.join("trades", orphan.path).exists()
 
 
 def test_an_age_is_a_span(small_lake):
@@ -210,8 +210,8 @@ def test_an_age_is_a_span(small_lake):
 
 def test_small_files_are_merged(small_lake):
     small_lake.commit(unit_of(small_lake.location, "u3", ["c3"]))
-    told = run("lake", "compact", "--lake", small_lake.location, "orders").output
-    assert "2 files merged into 1" in told
+    output = run("lake", "compact", "--lake", small_lake.location, "orders").output
+    assert "2 files merged into 1" in output
     assert len(small_lake.files("orders", "2026-05-21")) == 1
 
 

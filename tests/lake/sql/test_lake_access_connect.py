@@ -39,13 +39,13 @@ def pregao(*arguments, master=None):
 
 @pytest.fixture(scope="module")
 def lake(connect_server, tmp_path_factory):
-    place = tmp_path_factory.mktemp("lake") / "lake"
+    path = tmp_path_factory.mktemp("lake") / "lake"
     options = ("--range-size", "300k", "--only", "messages,books")
     code, _, err = pregao(
-        "ingest", day(duration="12s"), "--lake", place, *options, master=connect_server
+        "ingest", day(duration="12s"), "--lake", path, *options, master=connect_server
     )
     assert (code, err) == (0, "")
-    return place
+    return path
 
 
 def test_an_ingest_and_its_books_are_those_of_one_process(lake, tmp_path):
@@ -55,7 +55,7 @@ def test_an_ingest_and_its_books_are_those_of_one_process(lake, tmp_path):
     # Which builds there were differs between runs, and which tables analytics made.
     for table in ("umdf_order_mbo_50", "umdf_trade_53", "packets", "instruments"):
         assert rows(lake, table) == rows(other, table), table
-    ticks = [len(rows(place, "ticks", without=("build_id",))) for place in (lake, other)]
+    ticks = [len(rows(path, "ticks", without=("build_id",))) for path in (lake, other)]
     assert ticks[0] == ticks[1] > 0
 
 
@@ -137,12 +137,12 @@ def test_a_query_runs_on_the_server(connect_session, small_lake, sql, rows):
 
 
 def test_a_stream_polls_for_new_bytes_itself(connect_server, lake, tmp_path):
-    place = tmp_path / "lake"
-    stream = ("stream", day(duration="12s"), "--lake", place, "--once")
+    path = tmp_path / "lake"
+    stream = ("stream", day(duration="12s"), "--lake", path, "--once")
     code, out, err = pregao(*stream, "--quiet-period", "0s", master=connect_server)
     assert (code, err) == (0, "")
     assert "messages" in out
-    assert rows(place, "umdf_order_mbo_50") == rows(lake, "umdf_order_mbo_50")
+    assert rows(path, "umdf_order_mbo_50") == rows(lake, "umdf_order_mbo_50")
     code, _, err = pregao(*stream, "--checkpoint", tmp_path, master=connect_server)
     assert code == 2
     assert "--checkpoint requires Spark's streaming" in " ".join(err.split())

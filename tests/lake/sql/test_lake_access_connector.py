@@ -21,10 +21,10 @@ READ = """
 import sys
 from pregao.lake import connect
 
-place, jars, last = sys.argv[1:]
+location, jars, last = sys.argv[1:]
 conf = {"spark.jars": jars, "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
-session = connect(place, master="local[2]", **conf)
-orders = f"{place}/orders"
+session = connect(location, master="local[2]", **conf)
+orders = f"{location}/orders"
 table = session.table("orders")
 plan = table._jdf.queryExecution().executedPlan().toString()
 assert "Delta" in plan or "Tahoe" in plan, plan  # what lists the files is the connector's
@@ -37,7 +37,7 @@ print("first", session.sql(text).first().n)
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.sql import catalog_ddl
 
-for statement in catalog_ddl(LakeStore(place), "registered").split(";\\n"):
+for statement in catalog_ddl(LakeStore(location), "registered").split(";\\n"):
     if statement.strip():
         session.sql(statement)
 text = "SELECT price, CAST(sending_time AS STRING) FROM registered.v_orders ORDER BY 2"
@@ -90,8 +90,8 @@ def test_tables_are_read_travelled_through_and_registered_with_the_connector(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    *told, registered = done.stdout.splitlines()
-    assert told == ["now 1 2 3 4 5 6", "before 1 2 3 4", "first 2"]
+    *lines, registered = done.stdout.splitlines()
+    assert lines == ["now 1 2 3 4 5 6", "before 1 2 3 4", "first 2"]
     assert registered == "registered 10.0000 2025-05-21 13:00:00"
 
 

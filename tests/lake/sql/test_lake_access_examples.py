@@ -73,8 +73,8 @@ def test_an_example_runs(request, monkeypatch, capsys, lake_of_packets, example,
 
 
 def test_every_example_about_a_lake_is_run():
-    here = {path.stem for path in (ROOT / "examples").glob("query_*.py")}
-    assert here == {
+    present = {path.stem for path in (ROOT / "examples").glob("query_*.py")}
+    assert present == {
         "query_spark",
         "query_polars",
         "query_duckdb",

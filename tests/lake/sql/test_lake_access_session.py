@@ -41,10 +41,10 @@ def java_home(folder, version=None, printed=None):
     ("text", "major"), [("17.0.15", 17), ("1.8.0_412", 8), ("21", 21), ("25-ea", 25)]
 )
 def test_versions_are_read_from_the_release_file_or_queried(tmp_path, text, major):
-    told = java_home(tmp_path / "told", version=text) / "bin" / "java"
-    asked = java_home(tmp_path / "asked", printed=text) / "bin" / "java"
-    assert java_version(told) == major
-    assert java_version(asked) == major
+    known = java_home(tmp_path / "known", version=text) / "bin" / "java"
+    queried = java_home(tmp_path / "queried", printed=text) / "bin" / "java"
+    assert java_version(known) == major
+    assert java_version(queried) == major
     assert java_version(tmp_path / "none") is None
 
 
@@ -82,9 +82,9 @@ def test_tracebacks_without_a_remedy_are_left_out():
     ]
     start = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
     at_once = [line for line in broken for _ in range(2)]
-    said = [start, *broken, b"one\n", *ours, *broken, *at_once, b"two\n", *ours[:2]]
+    printed = [start, *broken, b"one\n", *ours, *broken, *at_once, b"two\n", *ours[:2]]
     expected = [line.decode() for line in [b"one\n", *ours, b"two\n", *ours[:2]]]
-    assert list(without_noise(said)) == expected
+    assert list(without_noise(printed)) == expected
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def _dividing(batches):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("SELECT * FROM nope", "The table or view `nope` cannot be found. Verify"),
         ("SELEC 1", "Syntax error at or near 'SELEC'. (line 1, character 1)"),
@@ -225,11 +225,11 @@ def _dividing(batches):
         ("SELECT assert_true(id > 9) FROM range(3)", "is not true"),
     ],
 )
-def test_an_error_of_sql_is_one_line(spark, capfd, text, said):
+def test_an_error_of_sql_is_one_line(spark, capfd, text, message):
     with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark has many classes
         spark.sql(text).collect()
     words = sentence(caught.value)
-    assert said in words
+    assert message in words
     assert "\n" not in words
     assert "SQLSTATE" not in words
     assert "at org.apache" not in words
@@ -261,7 +261,7 @@ def test_a_session_that_cannot_start_is_a_one_line_error():
         "except UsageError as error: print(error)\n"
     )
 
-    def said(*arguments):
+    def run_code(*arguments):
         return subprocess.run(
             [sys.executable, "-c", code, *arguments],
             capture_output=True,
@@ -270,9 +270,9 @@ def test_a_session_that_cannot_start_is_a_one_line_error():
             check=False,
         )
 
-    done = said("nonsense", "1g")
+    done = run_code("nonsense", "1g")
     assert done.stdout.startswith("nonsense is not a Spark master; use local[*]")
-    done = said("local", "1x")
+    done = run_code("local", "1x")
     assert done.stdout.startswith("Java did not start for Spark: ")
     assert "1x" in done.stdout
     assert done.stdout.count("\n") == 1

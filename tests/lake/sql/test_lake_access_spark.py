@@ -78,20 +78,18 @@ def test_an_empty_table_is_an_empty_view(spark, tmp_path):
     assert session.table("orders").columns == ORDERS.schema.names
 
 
-def test_files_that_are_not_committed_are_not_seen_and_columns_added_later_are_null(
-    spark, small_lake
-):
-    place = small_lake.location
-    write_file(place, ORDERS, [order(1, 99)])
+def test_uncommitted_files_are_not_read_and_columns_added_later_are_null(spark, small_lake):
+    location = small_lake.location
+    write_file(location, ORDERS, [order(1, 99)])
     legs = pa.struct([column("leg_id", pa.int64()), column("ratio", pa.int32())])
     fields = {field.name: field for field in ORDERS.schema}
     fields["legs"] = column("legs", pa.list_(pa.field("element", legs)))
     later = TableSpec("orders", pa.schema([*fields.values(), column("trader", pa.string())]))
     small_lake.ensure_table(later)
     row = order(8, 5, "-0.0001", legs=[{"leg_id": 1, "ratio": 2}], trader="X")
-    file = write_file(place, later, [row])
+    file = write_file(location, later, [row])
     small_lake.commit(CommitUnit("u3", ("c3",), (file,), (ingest_row("c3"),)))
-    session = connect(place, spark=spark)
+    session = connect(location, spark=spark)
     assert session.table("orders").columns == later.schema.names
     rows = session.sql(
         "SELECT sequence_number, trader, price, legs.ratio AS r FROM orders ORDER BY 1"
@@ -141,7 +139,7 @@ def test_a_folder_that_is_no_lake_is_refused_before_spark_starts(tmp_path):
 
 
 def test_the_settings_of_a_location_are_those_of_hadoops_client():
-    place = Location.parse(
+    location = Location.parse(
         "s3://bucket/lake",
         {
             "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
@@ -149,7 +147,7 @@ def test_the_settings_of_a_location_are_those_of_hadoops_client():
             "AWS_SECRET_ACCESS_KEY": "secret",
         },
     )
-    assert s3a_settings(place) == {
+    assert s3a_settings(location) == {
         "fs.s3a.access.key": "key",
         "fs.s3a.secret.key": "secret",
         "fs.s3a.endpoint.region": "us-east-1",

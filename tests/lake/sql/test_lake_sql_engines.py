@@ -96,16 +96,16 @@ def plain(rows):
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_both_engines_give_the_same_rows(engines, name):
-    here, there = (plain(engine.query(QUERIES[name]).rows()) for engine in engines)
-    assert here == there
-    assert here[1] or name == "a table without rows"
+    first, second = (plain(engine.query(QUERIES[name]).rows()) for engine in engines)
+    assert first == second
+    assert first[1] or name == "a table without rows"
 
 
 def test_the_first_rows_and_their_number_are_the_same(engines):
     sql = "SELECT sequence_number FROM umdf_order_mbo_50 ORDER BY sequence_number, index_in_packet"
-    (here, of), (there, same) = (engine.query(sql).first(7) for engine in engines)
-    assert here.num_rows == 7
-    assert here.to_pylist() == there.to_pylist()
+    (first, of), (second, same) = (engine.query(sql).first(7) for engine in engines)
+    assert first.num_rows == 7
+    assert first.to_pylist() == second.to_pylist()
     assert of == same > 7
 
 
@@ -173,8 +173,8 @@ def test_unselected_days_are_not_opened(small_lake):
         file.write_bytes(file.read_bytes()[:-40] + b"\0" * 36 + b"PAR1")
     # Elsewhere than on this machine, opening a file is a request.
     table = small_lake.delta("trades")
-    place = small_lake.table_location("trades")
-    files = dataset(place, arrow_schema(table), visible_files(table))
+    location = small_lake.table_location("trades")
+    files = dataset(location, arrow_schema(table), visible_files(table))
     assert files.count_rows(filter=ds.field("date") == date(2026, 5, 21)) == 2
 
 
@@ -229,11 +229,11 @@ def test_no_statement_is_run_but_one_query(small_lake, spark, tmp_path, monkeypa
     for case in CASES:
         with pytest.raises(UsageError) as caught:
             engine.query(refused(case[1], case[0], tmp_path)).rows()
-        said = str(caught.value)
-        assert said.startswith(("The query failed: ", "There is no query: ")) or (
-            said.endswith(("nothing was run.", "for queries that you trust."))
+        message = str(caught.value)
+        assert message.startswith(("The query failed: ", "There is no query: ")) or (
+            message.endswith(("nothing was run.", "for queries that you trust."))
         ), case
-        assert "\n" not in said
+        assert "\n" not in message
     assert contents(tmp_path, small_lake.location.uri) == before
     assert engine.query("SELECT count(*) AS n FROM orders").rows().to_pylist() == [{"n": 4}]
 
@@ -297,7 +297,7 @@ def test_files_can_be_read_on_request(small_lake, spark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "message"),
     [
         ("SELECT * FROM nope", r"`nope` cannot be found\. The lake has ingests, orders, trades"),
         ("SELECT nope FROM orders", "nope"),
@@ -306,8 +306,8 @@ def test_files_can_be_read_on_request(small_lake, spark, tmp_path):
         ("SELECT CAST('x' AS INT) AS x", "Could not convert"),
     ],
 )
-def test_an_error_of_duckdb_is_one_line_too(small_lake, sql, said):
-    with pytest.raises(UsageError, match=said) as caught:
+def test_an_error_of_duckdb_is_one_line_too(small_lake, sql, message):
+    with pytest.raises(UsageError, match=message) as caught:
         DuckdbEngine(small_lake).query(sql).rows()
     assert "\n" not in str(caught.value)
 

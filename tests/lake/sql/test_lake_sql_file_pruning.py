@@ -38,9 +38,9 @@ def lake(tmp_path_factory):
     lake.ensure_tables([ORDERS, TRADES])
     for number, day in enumerate(DAYS):
         rows = [
-            order(security, 10 * security + place, side="BID" if place else None)
+            order(security, 10 * security + index, side="BID" if index else None)
             for security in range(40)
-            for place in range(2)
+            for index in range(2)
         ]
         trades = [{"security_id": security} for security in (None, *range(0, 40, 3))]
         files = (

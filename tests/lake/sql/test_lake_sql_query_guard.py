@@ -19,13 +19,13 @@ from tests.lake.lake_support import ORDERS, order, write_file
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with files that no query may read, and in which none may come into being."""
-    place = tmp_path / "folder"
-    place.mkdir()
-    (place / "secret.csv").write_text("x\nS3CRET\n")
-    (place / "secret.txt").write_text('{"x": "S3CRET"}')
-    pq.write_table(pa.table({"x": ["S3CRET"]}), place / "secret.parquet")
-    monkeypatch.chdir(place)
-    return place
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "secret.csv").write_text("x\nS3CRET\n")
+    (path / "secret.txt").write_text('{"x": "S3CRET"}')
+    pq.write_table(pa.table({"x": ["S3CRET"]}), path / "secret.parquet")
+    monkeypatch.chdir(path)
+    return path
 
 
 @pytest.mark.parametrize("unsafe", [False, True])
@@ -35,11 +35,11 @@ def test_no_statement_is_run_but_one_query(small_lake, folder, unsafe):
     for case in CASES:
         with pytest.raises(UsageError) as caught:
             engine.query(refused(case[1], case[0], folder)).rows()
-        said = str(caught.value)
-        assert said.startswith(("The query failed: ", "There is no query: ")) or (
-            said.endswith(("nothing was run.", "for queries that you trust."))
+        message = str(caught.value)
+        assert message.startswith(("The query failed: ", "There is no query: ")) or (
+            message.endswith(("nothing was run.", "for queries that you trust."))
         ), case
-        assert "\n" not in said
+        assert "\n" not in message
     assert contents(folder, small_lake.location.uri) == before
 
 
@@ -80,13 +80,13 @@ def test_the_session_refuses_what_the_tree_would_accept(small_lake, folder, monk
     monkeypatch.setattr(duckdb_engine, "parse", lambda sql, unsafe: parse(sql, unsafe=True))
     before = contents(folder, small_lake.location.uri)
     sql = READING[name].replace("{folder}", str(folder))
-    told = []
+    results = []
     try:
-        told.append(str(DuckdbEngine(small_lake).query(sql).rows().to_pylist()))
+        results.append(str(DuckdbEngine(small_lake).query(sql).rows().to_pylist()))
     except UsageError as error:
-        told.append(str(error).replace(sql, ""))
-    assert "S3CRET" not in told[0]
-    assert "secret" not in told[0].replace(f"{folder}/secret", "")
+        results.append(str(error).replace(sql, ""))
+    assert "S3CRET" not in results[0]
+    assert "secret" not in results[0].replace(f"{folder}/secret", "")
     assert contents(folder, small_lake.location.uri) == before
 
 
@@ -107,18 +107,18 @@ def test_the_session_writes_no_file_whatever_runs_in_it(folder):
 
 def test_other_files_in_the_folder_of_a_table_are_not_read(small_lake, folder, monkeypatch):
     """Neither files that are not committed, nor by links and .. from those that are."""
-    place = small_lake.location.join("orders")
+    location = small_lake.location.join("orders")
     (file, *_) = [path.uri for path in small_lake.files("orders")]
-    uncommitted = place.join(write_file(small_lake.location, ORDERS, [order(7, 99)]).path).uri
-    Path(place.uri, "link.parquet").symlink_to(folder / "secret.parquet")
+    uncommitted = location.join(write_file(small_lake.location, ORDERS, [order(7, 99)]).path).uri
+    Path(location.uri, "link.parquet").symlink_to(folder / "secret.parquet")
     monkeypatch.setattr(duckdb_engine, "parse", lambda sql, unsafe: parse(sql, unsafe=True))
     engine = DuckdbEngine(small_lake)
     for path in (
         uncommitted,
-        f"{place.uri}/link.parquet",
+        f"{location.uri}/link.parquet",
         f"{Path(file).parent}/../link.parquet",
         f"{file}/../../../../../{folder}/secret.parquet",
-        f"{place.uri}/*.parquet",
+        f"{location.uri}/*.parquet",
         f"file://{folder}/secret.parquet",
     ):
         with pytest.raises(UsageError):
@@ -177,11 +177,13 @@ def test_a_query_that_is_nested_too_deeply_is_refused(small_lake):
 
 def test_spilled_data_goes_to_a_private_folder_that_is_removed(small_lake):
     answer = DuckdbEngine(small_lake).query("SELECT count(*) AS n FROM orders")
-    told = dict(answer._connection.execute("SELECT name, value FROM duckdb_settings()").fetchall())
-    assert told["enable_external_access"] == told["autoload_known_extensions"] == "false"
-    assert told["lock_configuration"] == "true"
-    assert told["memory_limit"] != told["max_temp_directory_size"]
-    root = Path(told["temp_directory"]).parent
+    settings = dict(
+        answer._connection.execute("SELECT name, value FROM duckdb_settings()").fetchall()
+    )
+    assert settings["enable_external_access"] == settings["autoload_known_extensions"] == "false"
+    assert settings["lock_configuration"] == "true"
+    assert settings["memory_limit"] != settings["max_temp_directory_size"]
+    root = Path(settings["temp_directory"]).parent
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
     assert root.stat().st_uid == os.getuid()
     duckdb_session._remove_spill_root(os.getpid() + 1, root)

@@ -150,27 +150,27 @@ def test_bounds_are_those_of_the_values(count, shapes, nulls, seed) -> None:
 
 def test_pages_are_found_by_their_bounds(tmp_path: Path) -> None:
     rows = pa.table({"word": np.arange(100_000), "text": texts("few", 100_000, 0.2, 1)})
-    place = tmp_path / "rows.parquet"
-    place.write_bytes(written([rows], 65_536, ("word",)))
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(written([rows], 65_536, ("word",)))
     for group in (0, 1):
-        column = pq.read_metadata(place).row_group(group).column(0)
+        column = pq.read_metadata(path).row_group(group).column(0)
         assert column.has_column_index
         assert column.has_offset_index
-    found = duckdb.sql(f"SELECT word, text FROM '{place}' WHERE word BETWEEN 60000 AND 70000")
+    found = duckdb.sql(f"SELECT word, text FROM '{path}' WHERE word BETWEEN 60000 AND 70000")
     wanted = as_read(rows).slice(60_000, 10_001)
     assert found.to_arrow_table().to_pylist() == wanted.to_pylist()
-    last = polars.scan_parquet(place).filter(polars.col("word") == 99_999).collect()
+    last = polars.scan_parquet(path).filter(polars.col("word") == 99_999).collect()
     assert last.to_dicts() == as_read(rows).slice(99_999).to_pylist()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_other_readers_agree(tmp_path: Path, shape: str) -> None:
     rows = table(30_000, [shape] * 6, [0.0, 0.1, 0.9, 0.0, 0.2, 0.5], 7)
-    place = tmp_path / "rows.parquet"
-    place.write_bytes(written([rows], 20_000, ("half", "price")))
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(written([rows], 20_000, ("half", "price")))
     wanted = as_read(rows)
-    assert duckdb.sql(f"SELECT * FROM '{place}'").to_arrow_table().cast(wanted.schema) == wanted
-    assert polars.read_parquet(place).to_arrow().cast(wanted.schema) == wanted
+    assert duckdb.sql(f"SELECT * FROM '{path}'").to_arrow_table().cast(wanted.schema) == wanted
+    assert polars.read_parquet(path).to_arrow().cast(wanted.schema) == wanted
 
 
 def test_tables_one_after_the_other() -> None:
@@ -229,14 +229,14 @@ def test_what_is_not_flat() -> None:
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 30_000)), max_size=12),
     st.sampled_from([10_000, 65_536]),
 )
-def test_rows_with_a_common_value_are_in_separate_groups(runs, most) -> None:
+def test_rows_with_a_common_value_are_in_separate_groups(runs, max_rows) -> None:
     values = np.repeat(
         np.cumsum([step for step, _ in runs], dtype=np.int64), [count for _, count in runs]
     )
-    starts = [*group_starts(len(values), most, values), len(values)]
+    starts = [*group_starts(len(values), max_rows, values), len(values)]
     assert starts[0] == 0 or not len(values)
     groups = [values[begin:end] for begin, end in pairwise(starts)]
-    assert all(0 < len(group) <= most for group in groups)
+    assert all(0 < len(group) <= max_rows for group in groups)
     of_value = {value: int((values == value).sum()) for value in np.unique(values).tolist()}
     for group in groups:
         if group[0] != group[-1]:

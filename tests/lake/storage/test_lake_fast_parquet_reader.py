@@ -85,8 +85,8 @@ def test_it_knows_the_bounds_of_row_groups(folder, count, shapes, nulls, seed) -
     for at, name in enumerate(file.names[:3]):
         low, high = file.bounds(name, 5, 6)
         for group, found in zip(groups, zip(low.tolist(), high.tolist(), strict=True), strict=True):
-            told = group.column(at).statistics
-            assert found == ((told.min, told.max) if told.has_min_max else (5, 6))
+            statistics = group.column(at).statistics
+            assert found == ((statistics.min, statistics.max) if statistics.has_min_max else (5, 6))
     assert [ends.tolist() for ends in file.bounds("no such column", 5, 6)] == [
         [5] * len(groups),
         [6] * len(groups),
@@ -130,16 +130,16 @@ def confused(case: str, far: int) -> bytes:
     else:
         header.inner(5, ThriftStruct().number(1, 1).number(2, 0).number(3, 3).number(4, 3).end())
     page = header.end() + bytes(9)
-    told = ThriftStruct()
+    statistics = ThriftStruct()
     if case == "bounds":
-        told.number(5, far, wide=True).number(6, far, wide=True)
+        statistics.number(5, far, wide=True).number(6, far, wide=True)
     own = ThriftStruct().number(1, 2).records(2, []).records(3, []).number(4, 0)
     for number, value in ((5, 1), (6, len(page)), (7, len(page)), (9, 4)):
         own.number(number, value, wide=True)
     if case == "statistics":
         own.number(12, far, wide=True)
     else:
-        own.inner(12, told.end())
+        own.inner(12, statistics.end())
     chunk = ThriftStruct().number(2, 4, wide=True)
     chunk = chunk.number(3, far, wide=True) if case == "column" else chunk.inner(3, own.end())
     group = ThriftStruct()

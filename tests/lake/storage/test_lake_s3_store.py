@@ -42,8 +42,8 @@ def test_tables_are_created_committed_to_and_read_by_others(lake):
     again = lake.commit(unit_of(lake.location, "u2", ["c1"]))
     assert again.claimed == {"c1": "u1"}
     assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
-    place = lake.table_location("orders")
-    frame = pl.scan_delta(place.delta_uri, storage_options=place.storage_options).collect()
+    location = lake.table_location("orders")
+    frame = pl.scan_delta(location.delta_uri, storage_options=location.storage_options).collect()
     assert frame["price"].to_list() == [Decimal("10.0000")] * 2
     dataset = lake.delta("orders").to_pyarrow_dataset()
     assert dataset.count_rows(filter=pc.field("security_id") == 7) == 2

@@ -52,17 +52,17 @@ def commits(monkeypatch):
 
 
 def test_a_lost_race_is_retried_with_the_current_table(small_lake):
-    place = small_lake.table_location("orders")
+    location = small_lake.table_location("orders")
     seen = []
 
     def work(table):
         seen.append(table.transaction_version("mark"))
         if len(seen) == 1:
             # Between our look and our commit another process is faster.
-            change_table(place, lambda other: commit_changes(other, [], {"mark": 1}))
+            change_table(location, lambda other: commit_changes(other, [], {"mark": 1}))
         commit_changes(table, [], {"mark": 2})
 
-    change_table(place, work)
+    change_table(location, work)
     assert seen == [None, 1]
     assert small_lake.delta("orders").transaction_version("mark") == 2
 
@@ -79,7 +79,7 @@ def test_an_error_of_the_storage_is_not_mistaken_for_a_race(small_lake, commits,
 
 
 def test_a_full_disk_is_reported_by_the_commit(small_lake):
-    told = """
+    code = """
 import resource, signal
 from pregao.errors import UsageError
 lake = LakeStore(sys.argv[1])
@@ -93,7 +93,7 @@ try:
 except UsageError as error:
     sys.exit(7 if "orders cannot be written" in str(error) and "too large" in str(error) else 8)
 """
-    assert python(told, small_lake.location) == 7
+    assert python(code, small_lake.location) == 7
     # What was intended is not lost.
     assert small_lake.roll_forward() == ["u3"]
     assert counts(small_lake)["orders"] == 6
@@ -102,9 +102,9 @@ except UsageError as error:
 def test_a_race_that_is_always_lost_is_finally_reported(small_lake, commits, monkeypatch):
     monkeypatch.setattr(delta, "_ATTEMPTS", 3)
     commits.raised = [CONFLICT] * 3
-    place = small_lake.table_location("orders")
+    location = small_lake.table_location("orders")
     with pytest.raises(UsageError, match="other processes keep changing this table"):
-        change_table(place, lambda table: commit_changes(table, []))
+        change_table(location, lambda table: commit_changes(table, []))
     assert commits.count == 3
 
 
@@ -155,14 +155,14 @@ def test_instruments_that_cannot_be_settled_have_a_reason(crowded, commits):
 
 
 def test_a_day_is_replaced_or_the_reason_is_reported(small_lake, commits):
-    place = small_lake.table_location("orders")
+    location = small_lake.table_location("orders")
     file = write_file(small_lake.location, ORDERS, [order(1, 99)])
     commits.raised = [DeltaError(FULL)]
     with pytest.raises(UsageError, match=r"orders cannot be written: .*No space left"):
-        replace_partition(place, date.fromisoformat(DAY), [file], {"day": 1})
+        replace_partition(location, date.fromisoformat(DAY), [file], {"day": 1})
     assert counts(small_lake)["orders"] == 4
     commits.raised = [CONFLICT]
-    replace_partition(place, date.fromisoformat(DAY), [file], {"day": 1})
+    replace_partition(location, date.fromisoformat(DAY), [file], {"day": 1})
     assert commits.count == 3
     rows = small_lake.delta("orders").to_pyarrow_table(columns=["sequence_number"])
     assert sorted(rows["sequence_number"].to_pylist()) == [3, 4, 99]
@@ -201,9 +201,14 @@ def test_rewritten_files_keep_their_encoding(tmp_path):
             [{name: row[name] for name in schema.names} for row in rows],
             pa.schema([field for field in ORDERS.schema if field.name != "date"]),
         ).cast(schema)
-        place = lake.location
+        location = lake.location
         written = write_table(
-            place.filesystem, place.path, "orders", table, 20_594, {"sequence_number", "price"}
+            location.filesystem,
+            location.path,
+            "orders",
+            table,
+            20_594,
+            {"sequence_number", "price"},
         )
         unit = CommitUnit(f"u{number}", (), lake.new_files([written]))
         assert lake.commit(unit).committed
@@ -249,8 +254,10 @@ def test_a_unit_replaces_rows_by_the_values_of_columns(tmp_path):
 
 
 def test_an_intent_of_version_0_1_is_understood():
-    told = '{"files": [], "replaces": [["ticks", "2026-05-21", 72, []], ["gaps", "x", 72, [5, 6]]]}'
-    assert intent_log._content(told)[1] == (
+    record = (
+        '{"files": [], "replaces": [["ticks", "2026-05-21", 72, []], ["gaps", "x", 72, [5, 6]]]}'
+    )
+    assert intent_log._content(record)[1] == (
         ReplacedRows("ticks", "2026-05-21", (("channel", (72,)), ("security_id", ()))),
         ReplacedRows("gaps", "x", (("channel", (72,)), ("security_id", (5, 6)))),
     )
@@ -260,12 +267,12 @@ def test_the_record_of_a_unit_has_its_columns(tmp_path):
     lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     unit = unit_of(tmp_path, "u", ["c"])
-    told = CommitUnit("u", ("c",), unit.files, ({**unit.ingests[0], "weather": "fine"},))
+    changed = CommitUnit("u", ("c",), unit.files, ({**unit.ingests[0], "weather": "fine"},))
     with pytest.raises(UsageError, match=r"ingests of .* has no column weather"):
-        lake.commit(told)
+        lake.commit(changed)
     more = pa.schema([column("weather", pa.string()), *lake.schema("ingests")])
     lake.ensure_table(TableSpec("ingests", more))
-    assert lake.commit(told).committed
+    assert lake.commit(changed).committed
     (row,) = lake.delta("ingests").to_pyarrow_table().to_pylist()
     assert (row["weather"], row["unit_id"]) == ("fine", "u")
     # A writer that needs other tables does not remove the column.

@@ -34,12 +34,12 @@ DAY = date(2026, 5, 21)
 def files(draw):
     """Small and large files of two days; some have no bounds."""
     found = []
-    for place in range(draw(st.integers(0, 12))):
+    for index in range(draw(st.integers(0, 12))):
         low = draw(st.one_of(st.none(), st.integers(0, 20)))
         high = None if low is None else low + draw(st.integers(0, 8))
         size = draw(st.integers(1, 80))
         day = DAY + timedelta(days=draw(st.integers(0, 1)))
-        found.append(SmallFile(f"{place}", size, size, day, low, high))
+        found.append(SmallFile(f"{index}", size, size, day, low, high))
     return found
 
 
@@ -69,8 +69,8 @@ def test_files_that_overlap_are_in_one_group_and_others_stay(given_files):
     bounded = [file for file in given_files if file.low is not None]
     for one in bounded:
         for other in bounded:
-            apart = one.day != other.day or one.high <= other.low or other.high <= one.low
-            if one is not other and not apart:
+            separate = one.day != other.day or one.high <= other.low or other.high <= one.low
+            if one is not other and not separate:
                 assert home[one.path] == home[other.path]
 
 
@@ -121,7 +121,7 @@ def crowded(tmp_path, monkeypatch):
         day = "2026-05-21" if number < 9 else "2026-05-22"
         rows = [order(security, 100 * number) for security in range(40)]
         # An instrument that exceeds the capacity of a file.
-        rows += [order(40, 100 * number + place) for place in range(20)]
+        rows += [order(40, 100 * number + index) for index in range(20)]
         file = write_file(tmp_path, ORDERS, rows, day)
         name = f"c{number}"
         lake.commit(CommitUnit(f"u{number}", (name,), (file,), (ingest_row(name, day),)))

@@ -30,78 +30,78 @@ def always():
 
 
 @pytest.fixture
-def place(tmp_path):
+def location(tmp_path):
     lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     return lake.location.join("orders")
 
 
-def new_file(place, number=1):
-    return write_file(place.parent, ORDERS, [order(7, number)])
+def new_file(location, number=1):
+    return write_file(location.parent, ORDERS, [order(7, number)])
 
 
-def append(place, name, number=1, is_open=always):
-    open_target(place).append_once([name], [new_file(place, number)], is_open)
+def append(location, name, number=1, is_open=always):
+    open_target(location).append_once([name], [new_file(location, number)], is_open)
 
 
-def numbers(place):
-    return sorted(load_existing(place).to_pyarrow_table()["sequence_number"].to_pylist())
+def numbers(location):
+    return sorted(load_existing(location).to_pyarrow_table()["sequence_number"].to_pylist())
 
 
-def test_appended_files_are_in_the_table_with_bounds_and_mark(place):
-    append(place, "a", 5)
-    table = load_existing(place)
-    assert numbers(place) == [5]
+def test_appended_files_are_in_the_table_with_bounds_and_mark(location):
+    append(location, "a", 5)
+    table = load_existing(location)
+    assert numbers(location) == [5]
     assert table.transaction_version("a") == 1
     (action,) = visible_files(table).to_pylist()
     assert (action["min.sequence_number"], action["num_records"]) == (5, 1)
     assert action["partition.date"].isoformat() == "2026-05-21"
 
 
-def test_an_existing_mark_refuses_further_appends(place):
-    append(place, "a", 1)
-    append(place, "a", 2)
-    assert append_once(place, ["a"], [add_action(new_file(place, 3))]) == ["a"]
-    assert append_once(place, ["b"], [add_action(new_file(place, 4))]) == []
-    append(place, "b", 5)
-    assert numbers(place) == [1, 4]
+def test_an_existing_mark_refuses_further_appends(location):
+    append(location, "a", 1)
+    append(location, "a", 2)
+    assert append_once(location, ["a"], [add_action(new_file(location, 3))]) == ["a"]
+    assert append_once(location, ["b"], [add_action(new_file(location, 4))]) == []
+    append(location, "b", 5)
+    assert numbers(location) == [1, 4]
 
 
-def test_columns_and_settings_are_those_of_the_table(place):
-    target, table = open_target(place), load_existing(place)
+def test_columns_and_settings_are_those_of_the_table(location):
+    target, table = open_target(location), load_existing(location)
     assert target.log is not None
     assert target.table is None
     assert target.schema.equals(arrow_schema(table), check_metadata=True)
     assert target.settings == table.metadata().configuration
 
 
-def test_an_append_to_an_old_version_finds_concurrent_commits(place):
-    before, stale = open_target(place), open_target(place)
-    append(place, "a", 1)
-    change_table(place, lambda table: commit_changes(table, [], {"x": 3}))
-    asked = []
-    before.append_once(["a"], [new_file(place, 2)], lambda: not asked.append(1))
-    stale.append_once(["b"], [new_file(place, 3)], lambda: not asked.append(1))
-    assert numbers(place) == [1, 3]
-    assert asked == [1, 1]
+def test_an_append_to_an_old_version_finds_concurrent_commits(location):
+    before, stale = open_target(location), open_target(location)
+    append(location, "a", 1)
+    change_table(location, lambda table: commit_changes(table, [], {"x": 3}))
+    calls = []
+    before.append_once(["a"], [new_file(location, 2)], lambda: not calls.append(1))
+    stale.append_once(["b"], [new_file(location, 3)], lambda: not calls.append(1))
+    assert numbers(location) == [1, 3]
+    assert calls == [1, 1]
 
 
-def test_a_writer_whose_mark_was_retired_in_between_is_refused(place):
-    stale = open_target(place)
-    append(place, "a", 1)
-    change_table(place, lambda table: commit_changes(table, [], retired=["a"]))
-    assert open_target(place).lacking(["a", "b"]) == ["a", "b"]
-    assert load_existing(place).transaction_version("a") is None
-    stale.append_once(["a"], [new_file(place, 2)], lambda: False)
-    assert numbers(place) == [1]
+def test_a_writer_with_a_mark_retired_in_between_is_refused(location):
+    stale = open_target(location)
+    append(location, "a", 1)
+    change_table(location, lambda table: commit_changes(table, [], retired=["a"]))
+    assert open_target(location).lacking(["a", "b"]) == ["a", "b"]
+    assert load_existing(location).transaction_version("a") is None
+    stale.append_once(["a"], [new_file(location, 2)], lambda: False)
+    assert numbers(location) == [1]
 
 
-def test_the_library_refuses_a_mark_that_was_appended_in_between(place):
-    table = load_existing(place)
-    append(place, "a", 1)
+def test_the_library_refuses_a_mark_that_was_appended_in_between(location):
+    table = load_existing(location)
+    append(location, "a", 1)
     with pytest.raises(CommitFailedError):
-        commit_changes(table, [add_action(new_file(place, 2))], {"a": 1})
-    assert numbers(place) == [1]
+        commit_changes(table, [add_action(new_file(location, 2))], {"a": 1})
+    assert numbers(location) == [1]
 
 
 @settings(max_examples=10, deadline=None)
@@ -110,28 +110,30 @@ def test_both_ways_give_one_table_in_any_order(tmp_path_factory, steps):
     """Appends of the library and of our own, retired marks, checkpoints and removed files."""
     lake = LakeStore(tmp_path_factory.mktemp("both"))
     lake.ensure_tables([ORDERS, TRADES])
-    place = lake.location.join("orders")
+    location = lake.location.join("orders")
     live, removed = set(), 0
     for number, step in enumerate([*steps, "O"]):
         name = f"m{number}"
         if step == "L":
-            append_once(place, [name], [add_action(new_file(place, number))])
+            append_once(location, [name], [add_action(new_file(location, number))])
             live.add(name)
         elif step == "R" and live:
             gone = min(live)
-            change_table(place, lambda table, gone=gone: commit_changes(table, [], retired=[gone]))
+            change_table(
+                location, lambda table, gone=gone: commit_changes(table, [], retired=[gone])
+            )
             live.discard(gone)
         elif step == "C":
-            load_existing(place).create_checkpoint()
+            load_existing(location).create_checkpoint()
         elif step == "D":
-            shown = visible_files(load_existing(place)).to_pylist()[:1]
+            shown = visible_files(load_existing(location)).to_pylist()[:1]
             gone = [remove_action(each["path"], each["size_bytes"]) for each in shown]
-            change_table(place, lambda table, gone=gone: commit_changes(table, gone))
+            change_table(location, lambda table, gone=gone: commit_changes(table, gone))
             removed += len(gone)
         else:
-            append(place, name, number)
+            append(location, name, number)
             live.add(name)
-        log, table = read_log(place), load_existing(place)
+        log, table = read_log(location), load_existing(location)
         assert log is not None
         assert log.version == table.version()
         known = [f"m{each}" for each in range(len(steps) + 1)]
@@ -139,10 +141,10 @@ def test_both_ways_give_one_table_in_any_order(tmp_path_factory, steps):
             each for each in known if table.transaction_version(each) is not None
         ]
         assert live <= log.marks
-        assert read_paths(place) == set(visible_files(table)["path"].to_pylist())
-    assert len(numbers(place)) + removed == len([step for step in steps if step in "LM"]) + 1 + sum(
-        step == "R" for step in steps
-    ) - _retired(steps)
+        assert read_paths(location) == set(visible_files(table)["path"].to_pylist())
+    assert len(numbers(location)) + removed == len(
+        [step for step in steps if step in "LM"]
+    ) + 1 + sum(step == "R" for step in steps) - _retired(steps)
 
 
 def _retired(steps):
@@ -157,51 +159,51 @@ def _retired(steps):
     return retired
 
 
-def test_checkpoints_are_written_as_by_the_library(place, monkeypatch):
+def test_checkpoints_are_written_as_by_the_library(location, monkeypatch):
     for number in range(35):
-        append(place, f"m{number}", number)
-    log = read_log(place)
+        append(location, f"m{number}", number)
+    log = read_log(location)
     assert log is not None
     assert log.version >= 35
-    told = json.loads(place.join("_delta_log", "_last_checkpoint").read_bytes())
-    assert told["version"] % 30 == 0
+    checkpoint = json.loads(location.join("_delta_log", "_last_checkpoint").read_bytes())
+    assert checkpoint["version"] % 30 == 0
     assert log.marks >= {f"m{number}" for number in range(35)}
-    assert len(numbers(place)) == 35
+    assert len(numbers(location)) == 35
 
 
-def test_threads_that_append_concurrently_each_append_once(place):
+def test_threads_that_append_concurrently_each_append_once(location):
     names = [f"m{number % 6}" for number in range(24)]
-    threads = [threading.Thread(target=append, args=(place, name, 1)) for name in names]
+    threads = [threading.Thread(target=append, args=(location, name, 1)) for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(numbers(place)) == 6
-    log = place.join("_delta_log").entries()
+    assert len(numbers(location)) == 6
+    log = location.join("_delta_log").entries()
     assert not [entry.name for entry in log if entry.name.endswith(".tmp")]
 
 
-def test_logs_that_are_not_plain_are_left_to_the_library(place, tmp_path):
-    load_existing(place).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
-    assert read_log(place) is None
-    target = open_target(place)
+def test_logs_that_are_not_plain_are_left_to_the_library(location, tmp_path):
+    load_existing(location).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    assert read_log(location) is None
+    target = open_target(location)
     assert target.table is not None
-    target.append_once(["a"], [new_file(place, 4)], always)
-    assert numbers(place) == [4]
+    target.append_once(["a"], [new_file(location, 4)], always)
+    assert numbers(location) == [4]
     assert target.lacking(["a", "b"]) in (["b"], ["a", "b"])
-    assert read_log(place.parent.join("nothing")) is None
+    assert read_log(location.parent.join("nothing")) is None
     with pytest.raises(UsageError, match="is not a table"):
-        open_target(place.parent.join("nothing"))
+        open_target(location.parent.join("nothing"))
 
 
-def test_a_log_that_cannot_be_written_is_reported(place, monkeypatch):
+def test_a_log_that_cannot_be_written_is_reported(location, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    target = open_target(place)
-    file = new_file(place)
+    target = open_target(location)
+    file = new_file(location)
     monkeypatch.setattr("os.link", full)
     with pytest.raises(UsageError, match="cannot be written: No space left"):
         target.append_once(["a"], [file], always)
     monkeypatch.undo()
-    assert numbers(place) == []
+    assert numbers(location) == []

@@ -28,22 +28,22 @@ def names(entries, root):
 
 @given(st.lists(PARTS, min_size=1, max_size=4), st.sampled_from(["/", "s3://bucket/", "gs://b/"]))
 def test_joining_and_going_up_are_inverse(parts, root):
-    place = Location.parse(root)
-    below = place.join(*parts)
+    location = Location.parse(root)
+    below = location.join(*parts)
     assert below.name == parts[-1]
-    assert below.relative_to(place) == "/".join(parts)
+    assert below.relative_to(location) == "/".join(parts)
     above = below
     for _ in parts:
         above = above.parent
-    assert above == place
+    assert above == location
 
 
 @given(PARTS)
 def test_a_location_survives_a_pickle_with_what_opens_it(part):
     environment = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hush"}
-    place = Location.parse("s3://bucket", environment).join(part)
-    again = pickle.loads(pickle.dumps(place))
-    assert again == place
+    location = Location.parse("s3://bucket", environment).join(part)
+    again = pickle.loads(pickle.dumps(location))
+    assert again == location
     assert again.storage_options["AWS_SECRET_ACCESS_KEY"] == "hush"
     assert "hush" not in repr(again)
     assert "hush" not in str(again)
@@ -57,10 +57,10 @@ def test_a_local_path_is_absolute_and_one_location_has_one_name(tmp_path, monkey
     assert Location.parse("..").uri == str(tmp_path.parent)
     assert Location.parse("~/lake").uri == str(tmp_path / "home" / "lake")
     assert Location.parse(f"file://{tmp_path}/a%20b/").uri == str(tmp_path / "a b")
-    place = Location.parse(tmp_path)
-    assert Location.parse(place) is place
-    assert (place.is_local, place.path, place.delta_uri) == (True, *[str(tmp_path)] * 2)
-    assert place.storage_options == {}
+    location = Location.parse(tmp_path)
+    assert Location.parse(location) is location
+    assert (location.is_local, location.path, location.delta_uri) == (True, *[str(tmp_path)] * 2)
+    assert location.storage_options == {}
 
 
 def test_s3_takes_its_settings_from_the_environment():
@@ -71,11 +71,11 @@ def test_s3_takes_its_settings_from_the_environment():
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_SESSION_TOKEN": "token",
     }
-    place = Location.parse("s3a://bucket/a b/", environment)
-    assert place.uri == "s3://bucket/a b"
-    assert place.path == "bucket/a b"
-    assert place.delta_uri == "s3://bucket/a%20b"
-    assert place.storage_options == {
+    location = Location.parse("s3a://bucket/a b/", environment)
+    assert location.uri == "s3://bucket/a b"
+    assert location.path == "bucket/a b"
+    assert location.delta_uri == "s3://bucket/a%20b"
+    assert location.storage_options == {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_ALLOW_HTTP": "true",
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
@@ -86,12 +86,12 @@ def test_s3_takes_its_settings_from_the_environment():
 
 
 def test_s3_takes_its_settings_from_the_uri_too():
-    place = Location.parse(
+    location = Location.parse(
         "s3://key:se%2Fcret@bucket/lake?endpoint_override=127.0.0.1:9000&scheme=http&region=x",
         {"AWS_SESSION_TOKEN": "of another key", "AWS_REGION": "y"},
     )
-    assert place.uri == "s3://bucket/lake"
-    assert place.storage_options == {
+    assert location.uri == "s3://bucket/lake"
+    assert location.storage_options == {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_ALLOW_HTTP": "true",
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
@@ -107,7 +107,7 @@ def test_s3_takes_its_settings_from_the_uri_too():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "A location is empty"),
         ("s3:///lake", "has no bucket"),
@@ -115,16 +115,16 @@ def test_s3_takes_its_settings_from_the_uri_too():
         ("s3://bucket/lake?regoin=x", "unknown option 'regoin' of an s3 URI; options are region"),
     ],
 )
-def test_a_typing_error_is_reported(text, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_typing_error_is_reported(text, message):
+    with pytest.raises(UsageError, match=message):
         Location.parse(text)
 
 
 def test_other_schemes_are_opened_by_pyarrow():
-    place = Location.parse("gs://bucket/lake/?retry_limit_seconds=1")
-    assert place.uri == "gs://bucket/lake"
-    assert place.join("orders").path == "bucket/lake/orders"
-    assert place.filesystem.type_name == "gcs"
+    location = Location.parse("gs://bucket/lake/?retry_limit_seconds=1")
+    assert location.uri == "gs://bucket/lake"
+    assert location.join("orders").path == "bucket/lake/orders"
+    assert location.filesystem.type_name == "gcs"
     with pytest.raises(UsageError, match=r"nope://x cannot be opened: .*nope"):
         _ = Location.parse("nope://x/y").filesystem
 
@@ -136,22 +136,22 @@ def test_hdfs_without_its_library_reports_what_it_needs(monkeypatch):
 
 
 def test_files_are_written_read_listed_and_removed(tmp_path):
-    place = Location.parse(tmp_path / "new" / "folder")
-    assert place.entries() == []
-    assert not place.exists()
-    file = place.join(unique_name("part", ".bin"))
+    location = Location.parse(tmp_path / "new" / "folder")
+    assert location.entries() == []
+    assert not location.exists()
+    file = location.join(unique_name("part", ".bin"))
     file.write_bytes(b"12345")
-    (entry,) = place.entries()
+    (entry,) = location.entries()
     assert (entry.location, entry.size, entry.is_folder) == (file, 5, False)
     assert entry.modified_ns > 0
     with file.open_input() as opened:
         assert opened.read_at(2, 1) == b"23"
     file.delete()
     file.delete()
-    assert place.entries() == []
-    place.delete_folder()
-    place.delete_folder()
-    assert not place.exists()
+    assert location.entries() == []
+    location.delete_folder()
+    location.delete_folder()
+    assert not location.exists()
     with pytest.raises(UsageError, match="cannot be read: "):
         file.read_bytes()
 

@@ -82,9 +82,9 @@ def rewrite(lake, path):
 
 @pytest.mark.parametrize("path", HOSTILE)
 def test_a_path_that_leads_out_of_its_table_is_refused(path):
-    place = Location.parse("/lake/orders")
+    location = Location.parse("/lake/orders")
     with pytest.raises(UsageError) as caught:
-        check_paths(place, pa.chunked_array([["date=2026-05-21/a.parquet", path]]))
+        check_paths(location, pa.chunked_array([["date=2026-05-21/a.parquet", path]]))
     assert str(caught.value).startswith("/lake/orders: the table's log names the file ")
     assert "\n" not in str(caught.value)
 
@@ -110,9 +110,9 @@ def test_every_reader_takes_our_own_names(small_lake, reader):
     )
 )
 def test_plain_names_pass_encoded_or_not(parts):
-    place = Location.parse("/lake/orders")
+    location = Location.parse("/lake/orders")
     for path in ("/".join(parts), quote("/".join(parts), safe="/=")):
-        check_paths(place, pa.chunked_array([[path]]))
+        check_paths(location, pa.chunked_array([[path]]))
 
 
 LINKED = ["a dataset", "Arrow", "a filter", "Polars", "a query"]
@@ -145,6 +145,6 @@ def test_a_lake_may_be_reached_by_a_link(small_lake, tmp_path):
     assert answer.rows().to_pylist() == [{"n": 4}]
     assert scan(lake, "orders").select(polars.len()).collect().item() == 4
     table = lake.delta("orders")
-    place = lake.table_location("orders")
-    check_links(place, visible_files(table)["path"].to_pylist())
-    assert dataset(place, lake.schema("orders"), visible_files(table)).count_rows() == 4
+    location = lake.table_location("orders")
+    check_links(location, visible_files(table)["path"].to_pylist())
+    assert dataset(location, lake.schema("orders"), visible_files(table)).count_rows() == 4

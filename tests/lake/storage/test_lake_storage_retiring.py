@@ -108,13 +108,13 @@ def test_a_late_writer_to_a_retired_unit_adds_nothing(lake):
 def test_a_unit_that_is_retired_between_the_check_and_the_commit_is_not_doubled(lake, monkeypatch):
     declared_and_left(lake)
     (unit,) = intent_log.read(lake.location, ["u9"])
-    asked = []
+    answers = []
     is_retired = intent_log.is_retired
 
     def overtake(location, unit_id):
         answer = is_retired(location, unit_id)
-        asked.append(answer)
-        if len(asked) == 1:  # while it was on its way back, others did all of this
+        answers.append(answer)
+        if len(answers) == 1:  # while it was on its way back, others did all of this
             monkeypatch.undo()
             lake.roll_forward()
             compact(lake)
@@ -123,8 +123,8 @@ def test_a_unit_that_is_retired_between_the_check_and_the_commit_is_not_doubled(
 
     monkeypatch.setattr(intent_log, "is_retired", overtake)
     transaction.finish(lake.location, unit)
-    assert asked[0] is False
-    assert asked[1:] == [True] * 3  # once for each table
+    assert answers[0] is False
+    assert answers[1:] == [True] * 3  # once for each table
     assert counts(lake) == {"orders": 12, "trades": 12, "ingests": 11}
 
 
@@ -181,13 +181,13 @@ def test_the_log_has_no_more_to_remember_after_many_units_than_after_few(tmp_pat
     for number in range(40):
         retire(lake, least=8)
         assert commit(lake, number).committed
-    most = 8 + 10  # and commits since the previous checkpoint
+    max_commits = 8 + 10  # and commits since the previous checkpoint
     for name, ids in (("orders", 1), ("trades", 1), ("ingests", 1), ("_intents", 3)):
         log = tmp_path / name / "_delta_log"
         newest = max(log.glob("*.checkpoint.parquet"))
         marks = [each for each in pq.read_table(newest)["txn"].to_pylist() if each is not None]
-        assert 0 < len(marks) <= ids * most + 8
-    assert len(visible_files(lake.delta("_intents"))) <= most
+        assert 0 < len(marks) <= ids * max_commits + 8
+    assert len(visible_files(lake.delta("_intents"))) <= max_commits
 
 
 def test_an_older_lake_continues_to_work(tmp_path, monkeypatch):

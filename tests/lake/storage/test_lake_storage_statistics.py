@@ -197,7 +197,7 @@ def test_bounds_of_decimals_are_theirs(chunks):
     assert (found.low, found.high) == ((min(values), max(values)) if values else (None, None))
 
 
-def test_rows_are_found_by_columns_whose_bounds_the_log_does_not_keep(tmp_path):
+def test_rows_are_found_by_columns_without_bounds_in_the_log(tmp_path):
     """The table library takes a column without bounds for empty, unless the table says better."""
     lake = LakeStore(tmp_path)
     lake.ensure_table(replace(ORDERS, statistics=("security_id", "sequence_number")))
@@ -206,8 +206,8 @@ def test_rows_are_found_by_columns_whose_bounds_the_log_does_not_keep(tmp_path):
         [{name: order(7, 1)[name] for name in schema.names}],
         pa.schema([field for field in ORDERS.schema if field.name != "date"]),
     ).cast(schema)
-    place = lake.location
-    written = write_table(place.filesystem, place.path, "orders", rows, 20_594)
+    location = lake.location
+    written = write_table(location.filesystem, location.path, "orders", rows, 20_594)
     (file,) = lake.new_files([written])
     assert set(json.loads(file.stats)["minValues"]) == {"security_id", "sequence_number"}
     lake.commit(CommitUnit("u", (), (file,)))

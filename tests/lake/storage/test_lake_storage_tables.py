@@ -144,8 +144,8 @@ def test_processes_that_create_the_same_tables_concurrently_all_succeed(tmp_path
 DIE_BEFORE_CREATING = """
 import pregao.lake.storage.delta as tables
 tables.create_real = tables.create
-tables.create = lambda place, spec: os._exit(3) if spec.name == "trades" else (
-    tables.create_real(place, spec))
+tables.create = lambda location, spec: os._exit(3) if spec.name == "trades" else (
+    tables.create_real(location, spec))
 LakeStore(sys.argv[1]).ensure_tables([ORDERS, TRADES])
 """
 
@@ -159,7 +159,7 @@ def test_a_dead_creator_is_not_waited_for_forever(tmp_path, monkeypatch):
     assert lake.table_names() == ["ingests", "orders", "trades"]
 
 
-def test_a_creator_that_is_known_to_be_gone_is_not_waited_for(tmp_path, monkeypatch, caplog):
+def test_a_creator_that_is_known_to_have_ended_is_not_waited_for(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("pregao.lake.storage.delta.LEASE_MS", 10**12)
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     lake = LakeStore(tmp_path)
@@ -175,8 +175,8 @@ def test_an_unknown_creator_is_waited_for_with_a_message(tmp_path, monkeypatch, 
     monkeypatch.setattr("pregao.lake.storage.delta._SILENT_WAITS", 1)
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     LakeStore(tmp_path).ensure_tables([ORDERS, TRADES])
-    (told,) = caplog.messages
-    assert re.match(r"waiting for process \d+ on .+, which is creating the tables", told)
+    (message,) = caplog.messages
+    assert re.match(r"waiting for process \d+ on .+, which is creating the tables", message)
 
 
 def test_a_process_is_known_by_more_than_its_number():

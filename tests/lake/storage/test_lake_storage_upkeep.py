@@ -53,25 +53,25 @@ def sorted_rows(lake, name="orders"):
 
 
 def test_only_old_files_that_nothing_names_are_removed(small_lake):
-    place = small_lake.location
-    old = write_file(place, ORDERS, [order(1, 1)])
-    new = write_file(place, ORDERS, [order(1, 2)])
-    place.join(STAGING, "task-1", "left.parquet").write_bytes(b"old")
-    place.join("notes.txt").write_bytes(b"the user's own")
-    place.join("orders", "readme.md").write_bytes(b"the user's own")
-    place.join("other", "x.parquet").write_bytes(b"no table of ours")
+    location = small_lake.location
+    old = write_file(location, ORDERS, [order(1, 1)])
+    new = write_file(location, ORDERS, [order(1, 2)])
+    location.join(STAGING, "task-1", "left.parquet").write_bytes(b"old")
+    location.join("notes.txt").write_bytes(b"the user's own")
+    location.join("orders", "readme.md").write_bytes(b"the user's own")
+    location.join("other", "x.parquet").write_bytes(b"no table of ours")
     age_all(small_lake, 48)
-    os.utime(place.join("orders", new.path).uri)
+    os.utime(location.join("orders", new.path).uri)
     before = counts(small_lake)
     expected = [f"{STAGING}/task-1/left.parquet", f"orders/{old.path}"]
     assert removed(small_lake, dry_run=True) == expected
-    assert place.join("orders", old.path).exists()
+    assert location.join("orders", old.path).exists()
     assert removed(small_lake) == expected
-    assert not place.join("orders", old.path).exists()
+    assert not location.join("orders", old.path).exists()
     assert removed(small_lake) == []
     assert counts(small_lake) == before
-    assert place.join("orders", new.path).exists()
-    assert place.join("other", "x.parquet").exists()
+    assert location.join("orders", new.path).exists()
+    assert location.join("other", "x.parquet").exists()
     assert removed(small_lake, older_than_ns=0) == [f"orders/{new.path}"]
 
 
@@ -104,8 +104,8 @@ def test_files_of_an_intent_are_kept_even_if_it_cannot_be_finished_now(small_lak
 
 
 def test_merged_files_are_kept_for_readers_within_the_limit(small_lake):
-    place = small_lake.location
-    small_lake.commit(unit_of(place, "u3", ["c3"], first_number=5))
+    location = small_lake.location
+    small_lake.commit(unit_of(location, "u3", ["c3"], first_number=5))
     age_all(small_lake, 48)
     (merged,) = compact(small_lake, ["orders"])
     assert (merged.files, merged.rows, merged.date) == (2, 4, TODAY)
@@ -122,8 +122,8 @@ def test_compaction_keeps_rows_and_sorts_them_over_all_files(tmp_path):
     prices = ["99999999999999.9999", None, "-0.0001"]
     for number in range(3):
         rows = [
-            order(security, 10 * number + place, prices[number], legs=[{"leg_id": place}])
-            for place, security in enumerate((9, 3, 5))
+            order(security, 10 * number + index, prices[number], legs=[{"leg_id": index}])
+            for index, security in enumerate((9, 3, 5))
         ]
         rows.sort(key=lambda row: row["security_id"])
         file = write_file(tmp_path, ORDERS, rows)

@@ -95,16 +95,16 @@ def test_a_missing_bucket_and_missing_captures_have_none(s3_endpoint: str) -> No
 
 
 def test_a_refused_key_is_not_shown(s3_endpoint: str) -> None:
-    place = Location.parse(f"s3://{AUTHORITY}bucket/lake")
+    location = Location.parse(f"s3://{AUTHORITY}bucket/lake")
     echoed = OSError(
         f"SignatureDoesNotMatch: <AWSAccessKeyId>{KEY}</AWSAccessKeyId> Sup3r+Secret/Key"
     )
-    unseen(place.redacted(str(echoed)))
-    assert place.cause(echoed) is None
+    unseen(location.redacted(str(echoed)))
+    assert location.cause(echoed) is None
     plain = OSError("no route")
-    assert place.cause(plain) is plain
-    unseen(repr(place) + str(place))
-    assert pickle.loads(pickle.dumps(place)).storage_options["AWS_SECRET_ACCESS_KEY"] == (
+    assert location.cause(plain) is plain
+    unseen(repr(location) + str(location))
+    assert pickle.loads(pickle.dumps(location)).storage_options["AWS_SECRET_ACCESS_KEY"] == (
         "Sup3r+Secret/Key"
     )
 
@@ -176,16 +176,16 @@ def test_keys_come_from_a_file(tmp_path: Path, by: str) -> None:
     query = f"?credentials_file={path}" if by == "query" else ""
     environment = {"PREGAO_S3_CREDENTIALS": str(path)} if by == "variable" else {}
     environment["AWS_SESSION_TOKEN"] = "of another key"
-    place = Location.parse(f"s3://bucket/lake{query}", environment)
-    assert place.uri == "s3://bucket/lake"
-    assert place.storage_options == {
+    location = Location.parse(f"s3://bucket/lake{query}", environment)
+    assert location.uri == "s3://bucket/lake"
+    assert location.storage_options == {
         "AWS_ACCESS_KEY_ID": "AKIAVISIBLE",
         "AWS_SECRET_ACCESS_KEY": "Secret/Key",
     }
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         ("group", r"is open to others \(mode 0640\); `chmod 600` closes it"),
         ("all", r"is open to others \(mode 0604\)"),
@@ -197,7 +197,7 @@ def test_keys_come_from_a_file(tmp_path: Path, by: str) -> None:
         ("large", "has more than 65,536 bytes"),
     ],
 )
-def test_a_file_of_keys_is_the_owners_alone(tmp_path: Path, case: str, said: str) -> None:
+def test_a_file_of_keys_is_the_owners_alone(tmp_path: Path, case: str, message: str) -> None:
     path = tmp_path / "keys"
     if case in ("group", "all"):
         credentials(path, 0o640 if case == "group" else 0o604)
@@ -210,5 +210,5 @@ def test_a_file_of_keys_is_the_owners_alone(tmp_path: Path, case: str, said: str
     elif case in ("empty", "large"):
         path.write_bytes(b"#" * 70_000 if case == "large" else b"")
         path.chmod(0o600)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         Location.parse("s3://bucket", {"PREGAO_S3_CREDENTIALS": str(path)})

@@ -153,8 +153,8 @@ def test_the_command_reports_links_and_names(small_lake: LakeStore, outside: Pat
         in shown
     )
     assert "orders/notes.parquet is in no table, but was not written by Pregão" in shown
-    told = json.loads(vacuumed("--lake", str(lake), "--json"))
-    assert (told["links"], told["unknown"]) == (["orders/linked"], ["orders/notes.parquet"])
+    report = json.loads(vacuumed("--lake", str(lake), "--json"))
+    assert (report["links"], report["unknown"]) == (["orders/linked"], ["orders/notes.parquet"])
 
 
 def test_paths_that_leave_the_root_are_refused(tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ def test_once_without_spark(tmp_path):
     done = run(folder, "--lake", lake, "--batch-size", "300k", *options)
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
-    told = [json.loads(line) for line in report.read_text().splitlines()]
-    assert len(lines) == len(told) > 1
+    batches = [json.loads(line) for line in report.read_text().splitlines()]
+    assert len(lines) == len(batches) > 1
     assert all("messages" in line and "packets" in line for line in lines)
-    assert all(batch["committed"] for batch in told)
+    assert all(batch["committed"] for batch in batches)
     ingest([str(folder)], str(once))
     assert_same(once, lake)
     again = run(folder, "--lake", lake, "--quiet", *options)
@@ -119,9 +119,9 @@ def test_filtered_messages_do_not_count_as_decoded(tmp_path):
     """Another capture of a channel that was left out brings its messages, later on."""
     folder, lake = day(duration="12s"), tmp_path / "lake"
     feeds = {name: tmp_path / name for name in "AB"}
-    for name, place in feeds.items():
-        place.mkdir()
-        shutil.copy(next(folder.glob(f"*_Incremental_{name}.pcap")), place)
+    for name, path in feeds.items():
+        path.mkdir()
+        shutil.copy(next(folder.glob(f"*_Incremental_{name}.pcap")), path)
     options = ["--lake", lake, "--once", "--engine", "local"]
     assert run(feeds["A"], "--channel", "7", *options).exit_code == 0
     assert run(feeds["B"], *options).exit_code == 0

@@ -38,12 +38,12 @@ def capture_bytes(path, times, size=40, seed=0):
 @cache
 def boundaries(content):
     """Every offset at which a record begins or the last one ends."""
-    places, at = [24], 24
+    offsets, at = [24], 24
     while at + 16 <= len(content):
         at += 16 + int.from_bytes(content[at + 8 : at + 12], "little")
         if at <= len(content):
-            places.append(at)
-    return places
+            offsets.append(at)
+    return offsets
 
 
 def looked(folder, quiet_ns=0, clock=None):
@@ -103,9 +103,9 @@ def test_every_packet_is_in_exactly_one_batch(tmp_path, growth, max_bytes, max_f
         else:
             assert step < 5
     wanted = [
-        (f"{name}.pcap", place)
+        (f"{name}.pcap", boundary)
         for name, content in contents.items()
-        for place in boundaries(content)[:-1]
+        for boundary in boundaries(content)[:-1]
     ]
     assert sorted(taken) == sorted(wanted)
 
@@ -118,7 +118,7 @@ def test_a_file_is_read_up_to_its_last_complete_packet(tmp_path):
     for size in range(0, len(content), 37):
         path.write_bytes(content[:size])
         os.utime(path, ns=(NOW, NOW - size))
-        whole = [place for place in boundaries(content) if 24 < place <= size]
+        whole = [offset for offset in boundaries(content) if 24 < offset <= size]
         found = files.look()
         assert [file.end for file in found] == whole[-1:]
         if found:
@@ -199,7 +199,7 @@ def test_files_one_after_the_other_fill_a_batch(tmp_path):
 def test_a_time_maps_to_the_first_packet_not_before_it(tmp_path, times, wanted, stretch):
     times = sorted(NOW + time for time in times)
     content = capture_bytes(tmp_path / "made.pcap", times, size=200)
-    places = boundaries(content)
+    offsets = boundaries(content)
     with (
         pytest.MonkeyPatch.context() as patch,
         PcapSeeker(Location.parse(tmp_path / "made.pcap")) as opened,
@@ -207,26 +207,26 @@ def test_a_time_maps_to_the_first_packet_not_before_it(tmp_path, times, wanted, 
         patch.setattr("pregao.lake.ingest.pcap_index._WALK_BYTES", stretch)
         patch.setattr("pregao.lake.ingest.pcap_index._BACK_BYTES", stretch)
         patch.setattr("pregao.capture.split._FOLLOWED_BYTES", stretch)
-        opened.add_known_times((times[0], places[0]), (times[-1] + 1, places[-1]))
+        opened.add_known_times((times[0], offsets[0]), (times[-1] + 1, offsets[-1]))
         for time in (*(NOW + time for time in wanted), *times[:5]):
             before = sum(each < time for each in times)
-            assert opened.at_time(time) == places[before]
-            assert opened.forward(time, places[0]) == places[before]
-            assert opened.back(time, places[-1]) == places[before]
+            assert opened.at_time(time) == offsets[before]
+            assert opened.forward(time, offsets[0]) == offsets[before]
+            assert opened.back(time, offsets[-1]) == offsets[before]
 
 
 def test_what_is_read_around_a_range_reaches_over_the_span(tmp_path):
     times = [NOW + SECOND // 100 * k for k in range(20_000)]
     content = capture_bytes(tmp_path / "made.pcap", times, size=60)
-    places = boundaries(content)
-    begin, end = places[9000], places[9500]
+    offsets = boundaries(content)
+    begin, end = offsets[9000], offsets[9500]
     with PcapSeeker(Location.parse(tmp_path / "made.pcap")) as opened:
         first, last = times[9000] - SECOND, times[9499] + SECOND
-        low, high = opened.around(begin, end, first, last, places[-1])
-        assert low in places
-        assert places[0] < low <= places[8900]
-        assert high in places
-        assert places[9600] <= high < places[-1]
+        low, high = opened.around(begin, end, first, last, offsets[-1])
+        assert low in offsets
+        assert offsets[0] < low <= offsets[8900]
+        assert high in offsets
+        assert offsets[9600] <= high < offsets[-1]
         assert opened.around(begin, end, first, last, end)[1] == end
         assert opened.around(24, end, first, last, end)[0] == 24
 

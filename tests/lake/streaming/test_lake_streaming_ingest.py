@@ -68,9 +68,9 @@ def rolled(folder, packets_per_file=150):
     for capture in sorted(Path(faulty_day()).glob("*.pcap")):
         content = capture.read_bytes()
         with read_packets(capture) as reader:
-            places = [packet.position for packet in reader][::packets_per_file]
+            starts = [packet.position for packet in reader][::packets_per_file]
         for number, (start, end) in enumerate(
-            zip(places, [*places[1:], len(content)], strict=True)
+            zip(starts, [*starts[1:], len(content)], strict=True)
         ):
             name = f"{capture.name}{number or ''}"
             (folder / name).write_bytes(content[:24] + content[start:end])

@@ -13,7 +13,7 @@ from pregao.lake.views.definitions import TimestampColumn, define_view, view_nam
 from pregao.lake.views.polars import scan
 from pregao.lake.views.sql import catalog_ddl
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
-from tests.lake.analytics_support import DATE, analysed, place, rows
+from tests.lake.analytics_support import DATE, analysed, message_key, rows
 
 COMPARED = (
     "v_trades", "v_status", "v_auctions", "v_bars", "v_gaps", "v_ingests", "v_rejects",
@@ -38,27 +38,27 @@ def ask(lake, sql):
 def in_order(found):
     """Rows as texts, whose order says nothing; timestamps are cut to what Spark's can hold."""
 
-    def told(value):
+    def comparable(value):
         if isinstance(value, datetime):
             return value.replace(tzinfo=None).isoformat(timespec="microseconds")
         if isinstance(value, list):
-            return [told(one) for one in value]
+            return [comparable(one) for one in value]
         if isinstance(value, dict):
-            return {name: told(one) for name, one in value.items()}
+            return {name: comparable(one) for name, one in value.items()}
         return value
 
-    return sorted(repr({name: told(value) for name, value in row.items()}) for row in found)
+    return sorted(repr({name: comparable(value) for name, value in row.items()}) for row in found)
 
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_all_engines_give_the_same_rows(lake, session, name):
-    here = ask(lake, f"SELECT * FROM {name}")
+    by_duckdb = ask(lake, f"SELECT * FROM {name}")
     there = session.table(name).toArrow()
     frame = scan(lake, name).collect().to_arrow()
-    assert here.column_names == there.column_names == frame.column_names
-    assert here.num_rows or name in ("v_gaps", "v_rejects")
-    assert in_order(here.to_pylist()) == in_order(there.to_pylist())
-    assert in_order(here.to_pylist()) == in_order(frame.to_pylist())
+    assert by_duckdb.column_names == there.column_names == frame.column_names
+    assert by_duckdb.num_rows or name in ("v_gaps", "v_rejects")
+    assert in_order(by_duckdb.to_pylist()) == in_order(there.to_pylist())
+    assert in_order(by_duckdb.to_pylist()) == in_order(frame.to_pylist())
 
 
 def test_ticks_are_the_same_too(lake, session):
@@ -67,11 +67,11 @@ def test_ticks_are_the_same_too(lake, session):
         "bid_price_1, ask_price_1, state"
     )
     sql = f"SELECT {names} FROM v_ticks"
-    here, there = ask(lake, sql), session.sql(sql).toArrow()
+    by_duckdb, there = ask(lake, sql), session.sql(sql).toArrow()
     frame = scan(lake, "v_ticks").select(names.split(", ")).collect().to_arrow()
-    assert here.num_rows > 1_000
-    assert in_order(here.to_pylist()) == in_order(there.to_pylist())
-    assert in_order(here.to_pylist()) == in_order(frame.to_pylist())
+    assert by_duckdb.num_rows > 1_000
+    assert in_order(by_duckdb.to_pylist()) == in_order(there.to_pylist())
+    assert in_order(by_duckdb.to_pylist()) == in_order(frame.to_pylist())
 
 
 def test_a_view_has_the_rows_and_columns_of_its_table(lake):
@@ -106,10 +106,10 @@ def test_timestamps_are_moments_of_the_day_or_null(lake):
         moments = [one for one in moments if one not in ("committed_at", "orig_time")]
         moments = [one for one in moments if "validity" not in one]
         if moments:
-            asked = ", ".join(
+            expressions = ", ".join(
                 f"min({one}) AS low_{one}, max({one}) AS high_{one}" for one in moments
             )
-            (row,) = ask(lake, f"SELECT {asked} FROM {name}").to_pylist()
+            (row,) = ask(lake, f"SELECT {expressions} FROM {name}").to_pylist()
             for column, value in row.items():
                 assert value is None or begin <= value < end, (name, column, value)
                 seen += value is not None
@@ -136,7 +136,7 @@ def held_at(lake):
 
 
 def test_a_tick_shows_what_held_after_its_event(lake):
-    told = held_at(lake)
+    held = held_at(lake)
     sql = "SELECT channel, security_id, event, status, trades_continuously FROM v_ticks"
     seen = set()
     for tick in ask(lake, sql).to_pylist():
@@ -144,7 +144,7 @@ def test_a_tick_shows_what_held_after_its_event(lake):
             continue
         before = [
             row
-            for row in told[tick["channel"], tick["security_id"]]
+            for row in held[tick["channel"], tick["security_id"]]
             if (row["event"] or 0) <= tick["event"]
         ]
         expected = before[-1] if before else {"status": None, "trades_continuously": None}
@@ -155,14 +155,14 @@ def test_a_tick_shows_what_held_after_its_event(lake):
 
 
 def test_a_trade_shows_the_phase_at_its_time(lake):
-    told = held_at(lake)
+    held = held_at(lake)
     sql = "SELECT * FROM v_trades"
     ends = 0
     for trade in ask(lake, sql).to_pylist():
         before = [
             row
-            for row in told[trade["channel"], trade["security_id"]]
-            if row["event"] is None or place(row) <= place(trade)
+            for row in held[trade["channel"], trade["security_id"]]
+            if row["event"] is None or message_key(row) <= message_key(trade)
         ]
         assert trade["status"] == before[-1]["status"]
         if trade["aggressor_side"] is not None:
@@ -206,10 +206,10 @@ def test_statements_for_a_catalog_are_sparks(lake, spark):
 
 def test_timestamps_count_nanoseconds_where_they_can(lake, session):
     sql = "SELECT time_ns, time FROM v_trades ORDER BY time_ns LIMIT 1"
-    rows_here, rows_there = ask(lake, sql), session.sql(sql).toArrow()
-    ns = rows_here["time_ns"][0].as_py()
-    assert rows_here["time"][0].value == ns
-    assert rows_there["time"][0].value == ns // 1_000
-    assert rows_there["time"][0].as_py() == datetime.fromtimestamp(0, UTC) + timedelta(
+    duckdb_rows, spark_rows = ask(lake, sql), session.sql(sql).toArrow()
+    ns = duckdb_rows["time_ns"][0].as_py()
+    assert duckdb_rows["time"][0].value == ns
+    assert spark_rows["time"][0].value == ns // 1_000
+    assert spark_rows["time"][0].as_py() == datetime.fromtimestamp(0, UTC) + timedelta(
         microseconds=ns // 1_000
     )

@@ -48,11 +48,11 @@ def same(one, other):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_both_engines_answer_alike(engines, name):
-    here, there = (engine.query(example(name).sql).rows() for engine in engines)
-    assert here.column_names == there.column_names
-    assert here.num_rows == there.num_rows
-    assert here.num_rows or name in MAY_BE_EMPTY
-    for one, other in zip(here.to_pylist(), there.to_pylist(), strict=True):
+    first, second = (engine.query(example(name).sql).rows() for engine in engines)
+    assert first.column_names == second.column_names
+    assert first.num_rows == second.num_rows
+    assert first.num_rows or name in MAY_BE_EMPTY
+    for one, other in zip(first.to_pylist(), second.to_pylist(), strict=True):
         for column in one:
             assert same(plain(one[column]), plain(other[column])), (name, column, one, other)
 
@@ -60,8 +60,10 @@ def test_both_engines_answer_alike(engines, name):
 def test_both_engines_answer_alike_about_the_legacy_feed(spark, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51")
     trades = [
-        entry("2", action, 1111, at, size=at, price="10.5", TradeID=number, TradeCondition=told)
-        for at, (action, number, told) in enumerate(
+        entry(
+            "2", action, 1111, at, size=at, price="10.5", TradeID=number, TradeCondition=condition
+        )
+        for at, (action, number, condition) in enumerate(
             [(0, "10", None), (0, "20", "X"), (2, "10", None), (0, "", "U"), (0, "20", "X")], 1
         )
     ]
@@ -73,9 +75,9 @@ def test_both_engines_answer_alike_about_the_legacy_feed(spark, tmp_path, monkey
     ingest([str(tmp_path / "a.pcap")], str(tmp_path / "lake"))
     lake = LakeStore(str(tmp_path / "lake"))
     engines = (DuckdbEngine(lake), SparkEngine(connect(lake.location, spark)))
-    here, there = (engine.query(example("legacy_trades").sql).rows() for engine in engines)
-    assert here.to_pylist() == there.to_pylist()
-    assert [(row["trade_id"], row["size"]) for row in here.to_pylist()] == [("20", 5)]
+    first, second = (engine.query(example("legacy_trades").sql).rows() for engine in engines)
+    assert first.to_pylist() == second.to_pylist()
+    assert [(row["trade_id"], row["size"]) for row in first.to_pylist()] == [("20", 5)]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_number_is_looked_up_too(lake):
 
 
 @pytest.mark.parametrize(
-    ("name", "day", "said"),
+    ("name", "day", "message"),
     [
         ("PETR5", None, r"knows no instrument PETR5\. Did you mean PETR4 or PETR3\?"),
         ("pet", None, r"Did you mean PETR3 or PETR4\?"),
@@ -77,16 +77,16 @@ def test_a_number_is_looked_up_too(lake):
         ("PETR4", date(2020, 1, 1), "definitions of 2020-01-01; it has those of 2026-05-19 to"),
     ],
 )
-def test_unknown_names_are_reported_with_suggestions(lake, name, day, said):
-    with pytest.raises(UsageError, match=said):
+def test_unknown_names_are_reported_with_suggestions(lake, name, day, message):
+    with pytest.raises(UsageError, match=message):
         find_symbol(lake, name, day)
 
 
 def test_the_command_reports_it_too(lake):
-    place = str(lake.location)
-    shown = CliRunner().invoke(app, ["lake", "symbol", "VALE3", "--lake", place])
+    location = str(lake.location)
+    shown = CliRunner().invoke(app, ["lake", "symbol", "VALE3", "--lake", location])
     assert shown.exit_code == 0, shown.output
     assert "2026-05-19" in shown.output
-    asked = ["lake", "symbol", "VALE3", "--lake", place, "--date", "2026-05-20", "--json"]
-    (one,) = json.loads(CliRunner().invoke(app, asked).output)
+    arguments = ["lake", "symbol", "VALE3", "--lake", location, "--date", "2026-05-20", "--json"]
+    (one,) = json.loads(CliRunner().invoke(app, arguments).output)
     assert (one["security_id"], one["days"], one["last_day"]) == (8, 1, "2026-05-20")

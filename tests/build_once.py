@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 
-def made_once(kind: str, settings: Mapping[str, object], make: Callable[[Path], object]) -> Path:
+def build_once(kind: str, settings: Mapping[str, object], make: Callable[[Path], object]) -> Path:
     """The folder of this kind and these settings, made unless a process has made it already.
 
     Two processes may make the same one concurrently; the later then uses the other's.
