@@ -194,7 +194,7 @@ def _level_update(key: MessageKey, entry: Entry) -> DepthUpdate:
         return MessagesMissing(key, f"update action {action} is invalid in a book by price")
     position = _position(entry)
     if action != OVERLAY:
-        position = _needed(position, "place")
+        position = _needed(position, "position")
     if action == DELETE:
         return LevelDeleted(key, side, position or 0, rpt_seq)
     if action == DELETE_FROM:

@@ -265,11 +265,11 @@ class EntryColumns:
 
     @cached_property
     def indicator(self) -> Int64Array:
-        """Flags that an order has in the binary feed."""
+        """Flags that an order has in the binary feed; a price level is never implied."""
 
         def bits(text: str | None) -> int:
             words = conditions(text)
-            implied = t.IMPLIED if IMPLIED in words else 0
+            implied = t.IMPLIED if IMPLIED in words and not self.levels else 0
             return implied | (t.RECOVERY if RETRANSMITTED in words else 0)
 
         return np.asarray(self.value("quote_condition", bits, np.int64))
