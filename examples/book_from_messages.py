@@ -1,4 +1,4 @@
-"""A book kept from messages as they come: python examples/book_from_messages.py CAPTURE SYMBOL."""
+"""A book kept up to date from messages: python examples/book_from_messages.py CAPTURE SYMBOL."""
 
 import sys
 

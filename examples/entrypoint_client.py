@@ -29,7 +29,7 @@ async def main(gateway, security_id):
 
 
 async def show(events):
-    """Print reports as they come."""
+    """Print reports as they arrive."""
     async for event in events:
         if isinstance(event, MessageReceived):
             print(f"  report {event.number}: {event.name}", flush=True)

@@ -1,4 +1,4 @@
-"""Feeds A and B made one, gaps healed, events told: python examples/follow_channel.py FOLDER."""
+"""Feeds A and B arbitrated, gaps recovered, events: python examples/follow_channel.py FOLDER."""
 
 import sys
 

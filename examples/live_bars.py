@@ -12,7 +12,7 @@ from pregao.live import ItemsMissed
 
 @dataclass
 class Bar:
-    """What was traded in a span of time."""
+    """Trades in a span of time."""
 
     begin_ns: int
     open: float

@@ -1,4 +1,4 @@
-"""What became of the packets, batch by batch, with pyarrow: python examples/query_pyarrow.py LAKE.
+"""Outcomes of packets, batch by batch, with pyarrow: python examples/query_pyarrow.py LAKE.
 
 Only the columns that are asked for are read, and never more than a batch is in memory.
 """

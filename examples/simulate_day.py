@@ -4,5 +4,5 @@ import sys
 
 import pregao
 
-told = pregao.simulate(sys.argv[1], seed=1, instruments=4, messages=2000, duration="3m")
-print(f"{told['messages']:,} messages in {sys.argv[1]}; the true books are in truth/")
+summary = pregao.simulate(sys.argv[1], seed=1, instruments=4, messages=2000, duration="3m")
+print(f"{summary['messages']:,} messages in {sys.argv[1]}; the true books are in truth/")

@@ -1,4 +1,4 @@
-"""What `make docs` adds to the pages: the reference, made from the code and the schemas.
+"""Pages that `make docs` adds: the reference, generated from the code and the schemas.
 
 MkDocs calls the functions whose names begin with ``on_``. Links to files of the project that are
 not pages become the names of these files; a file that is not there fails the build.
@@ -30,7 +30,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
-    """Let links out of the pages name the file."""
+    """Make links out of the pages name the file."""
     depth = page.file.src_uri.count("/")
 
     def named(found: re.Match[str]) -> str:
@@ -60,7 +60,7 @@ def _commands() -> Iterator[str]:
     from pregao.cli.main import app
 
     yield "# Commands\n"
-    yield "Every command and option, as `pregao COMMAND --help` tells them. "
+    yield "Every command and option, as in `pregao COMMAND --help`. "
     yield "[The command line](../cli.md) shows them at work.\n"
 
     def walk(command: Any, words: list[str]) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _templates() -> Iterator[str]:
     from pregao.schemas.fast_templates import bundled_templates
 
     yield "# Messages of UMDF FIX/FAST\n"
-    yield "The templates that come along (5.1.13). [The legacy feed](../legacy.md) tells how "
+    yield "The bundled templates (5.1.13). [The legacy feed](../legacy.md) explains how "
     yield "they are used.\n"
     for each in bundled_templates().templates:
         yield f"## {each.name}\n"

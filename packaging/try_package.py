@@ -1,7 +1,7 @@
 """Install what was built into fresh environments outside the checkout, and use it there.
 
 ``python packaging/try_package.py dist`` takes every Python from 3.11 on that is on the PATH, or
-those that are named behind the folder: the wheel with nothing but the core, which must be small,
+those that are named after the folder: the wheel with nothing but the core, which must be small,
 then the source distribution with the extra ``lake``. It needs the network, or a pip that has one
 configured.
 """
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 NAMES = [f"python3.{minor}" for minor in range(11, 20)]
-MOST_MB = 250
+MAX_MB = 250
 """What the core and all that it needs may take on disk, without pip and what it brings."""
 TOOLS = ("pip", "setuptools", "pkg_resources", "wheel", "_distutils_hack")
 CORE = [
@@ -73,8 +73,8 @@ def _try(python: str, wheel: Path, source: Path, folder: Path) -> None:
     packages = next((folder / "env" / "lib").glob("python*/site-packages"))
     size = _megabytes(packages)
     print(f"{python}: the core and what it needs take {size} MB", flush=True)
-    if size > MOST_MB:
-        raise SystemExit(f"{python}: the core takes {size} MB; it may take {MOST_MB}")
+    if size > MAX_MB:
+        raise SystemExit(f"{python}: the core takes {size} MB; it may take {MAX_MB}")
     for command in CORE:
         run(inside / "pregao", *command)
     run(*pip, "--force-reinstall", "--no-deps", source)
@@ -85,7 +85,7 @@ def _try(python: str, wheel: Path, source: Path, folder: Path) -> None:
 
 
 def _megabytes(packages: Path) -> int:
-    """What installed packages take, byte code included, without the tools of every environment."""
+    """Return the size of installed packages with byte code, without an environment's own tools."""
     files = (each for each in packages.rglob("*") if each.is_file() and not each.is_symlink())
     sizes = (
         each.stat().st_size
