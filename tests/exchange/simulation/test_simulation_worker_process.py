@@ -172,7 +172,7 @@ def test_trading_ends_when_the_last_listener_leaves():
     event_reader, event_writer = os.pipe()
     answered, answers = os.pipe()
     with os.fdopen(event_writer, "wb") as stream, os.fdopen(answered, "rb") as reading:
-        publisher = worker_process._Teller(stream, reading)
+        publisher = worker_process._EventSender(stream, reading)
         os.close(answers)
         with pytest.raises(BrokenPipeError):
             publisher.messages()

@@ -174,7 +174,7 @@ def _hold(
             desk = OrderConsole(client, RequestDefaults(segment, trader, account=account))
             client.start()
             try:
-                await client.ready(timeout_s=_PATIENCE_S)
+                await client.ready(timeout_s=_READY_TIMEOUT_S)
             except TimeoutError:
                 raise PregaoError(_no_session(client)) from None
             await work(desk)
@@ -193,7 +193,7 @@ def _no_session(client: Client) -> str:
     """Return the reason why no session was established: unreadable messages, or no answer."""
     listed = ", ".join(f"{host}:{port}" for host, port in client.gateways)
     problem = client.unreadable or client.last_problem or "no answer"
-    text = f"No session within {_PATIENCE_S:g} s at {listed}: {problem}."
+    text = f"No session within {_READY_TIMEOUT_S:g} s at {listed}: {problem}."
     if client.unreadable:
         version = f"{client.schema.semantic_version} (version {client.schema.version})"
         return (
@@ -203,4 +203,4 @@ def _no_session(client: Client) -> str:
     return f"{text} Is the exchange running? Start one with `pregao exchange`."
 
 
-_PATIENCE_S = 10.0
+_READY_TIMEOUT_S = 10.0

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pregao
+from pregao import errors
 from pregao.exchange.host.checkpoints.columns import ColumnError
 from pregao.exchange.host.checkpoints.state_schema import STATE, HostState
 from pregao.safe_io.documents import parse_json
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pregao.exchange.host.journal.journal import Journal
 
 _log = logging.getLogger(__name__)
-_PACKAGE: Final = Path(pregao.__file__).resolve().parent
+_PACKAGE: Final = Path(errors.__file__).resolve().parent
 _PACKAGES: Final = ("exchange/engine", "exchange/host", "entrypoint", "sbe", "schemas")
 
 
