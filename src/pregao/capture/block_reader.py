@@ -17,7 +17,7 @@ from pregao.capture.blocks import (
     Columns,
     PacketBlock,
     SegmentBlock,
-    put_together,
+    join_columns,
 )
 from pregao.capture.flows import FlowTable
 from pregao.capture.fragments import FragmentLimits
@@ -49,7 +49,7 @@ _LINK_KINDS = {
     **dict.fromkeys(RAW_IP, _layer_kernels.LINK_RAW),
 }
 _INT64_MAX = (1 << 63) - 1
-_MUCH = 16 << 20
+_SLOW_FROM_BYTES = 16 << 20
 """Bytes above which reading takes long without compiled kernels."""
 
 
@@ -71,7 +71,7 @@ class _Scratch:
         return cls(columns, of_tcp, odd_at, odd_number, np.zeros(_kernels.RESULTS, np.int64))
 
 
-class _Odd:
+class _SetAside:
     """Results of the plain code for packets that the kernel set aside."""
 
     def __init__(self, *, segments: bool) -> None:
@@ -193,7 +193,7 @@ class BlockReader:
                 needed = self._record_length(buffer, consumed, filled, base)
                 self._carry = buffer[consumed:filled]
                 base += consumed
-                if base > _MUCH and not kernels_compiled():
+                if base > _SLOW_FROM_BYTES and not kernels_compiled():
                     warn_about_slowness()
         finally:
             self.close()
@@ -214,7 +214,7 @@ class BlockReader:
         """Walk one buffer; return its datagrams and the number of bytes consumed."""
         pieces: list[Columns] = []
         of_tcp: list[Columns] = []
-        odd = _Odd(segments=self._with_segments)
+        odd = _SetAside(segments=self._with_segments)
         scratch, table, statistics = self._scratch, self._table, self.statistics
         result, view, at = scratch.result, buffer.data, 0
         while True:
@@ -256,11 +256,11 @@ class BlockReader:
                 break
         if self._with_segments:
             self.segments = SegmentBlock(
-                *put_together(
+                *join_columns(
                     buffer, filled, of_tcp, odd.segments, self._tcp_table, SEGMENT_COLUMNS
                 )
             )
-        found = put_together(buffer, filled, pieces, odd.datagrams, table, PACKET_COLUMNS)
+        found = join_columns(buffer, filled, pieces, odd.datagrams, table, PACKET_COLUMNS)
         return PacketBlock(*found), at
 
     def _run_kernel(
@@ -311,7 +311,7 @@ class BlockReader:
                 scratch.result,
             )
 
-    def _odd(self, view: memoryview, at: int, number: int, base: int, odd: _Odd) -> None:
+    def _odd(self, view: memoryview, at: int, number: int, base: int, odd: _SetAside) -> None:
         """Pass a packet that the kernel set aside to the plain layers."""
         position = base + at
         if self._header:
@@ -336,7 +336,9 @@ class BlockReader:
             )
         odd.take(self._layers.item(packet))
 
-    def _plain_record(self, view: memoryview, at: int, filled: int, base: int, odd: _Odd) -> int:
+    def _plain_record(
+        self, view: memoryview, at: int, filled: int, base: int, odd: _SetAside
+    ) -> int:
         """Read one record with the plain code; return its length, 0 if it is incomplete."""
         position = base + at
         if self._header:

@@ -76,7 +76,7 @@ _NUMBER = 3
 Columns = list[NDArray[Any]]
 
 
-def put_together(
+def join_columns(
     buffer: NDArray[np.uint8],
     filled: int,
     pieces: list[Columns],
