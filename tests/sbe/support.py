@@ -73,6 +73,7 @@ TYPES = """
 <type name="Day16" primitiveType="uint16" semanticType="LocalMktDate"/>
 <type name="Day32" primitiveType="int32" semanticType="LocalMktDate" presence="optional"
       nullValue="0"/>
+<type name="Must32" primitiveType="int32" semanticType="LocalMktDate"/>
 <type name="Text5" primitiveType="char" length="5" characterEncoding="ASCII"/>
 <type name="Text3Optional" primitiveType="char" length="3" presence="optional"/>
 <type name="Utf8Text" primitiveType="uint8" length="8" characterEncoding="UTF-8"/>
@@ -103,8 +104,8 @@ TYPES = """
 """
 FIELD_TYPES = [
     *INTEGERS, "float", "double", "char", "Decimal4", "Decimal8Required", "Decimal32", "Nanos",
-    "Seconds", "Letter", "Small", "Wide", "Flags", "Day16", "Day32", "Text5", "Text3Optional",
-    "Utf8Text", "Blob4", "Three", "Pair64", "Real", "Version", "Record", "Lonely",
+    "Seconds", "Letter", "Small", "Wide", "Flags", "Day16", "Day32", "Must32", "Text5",
+    "Text3Optional", "Utf8Text", "Blob4", "Three", "Pair64", "Real", "Version", "Record", "Lonely",
 ]  # fmt: skip
 
 
@@ -152,6 +153,13 @@ def schema_xml(draw):
     ).encode()
 
 
+def _day(number):
+    """The date of a day since 1970; the number itself if there is none."""
+    if MIN_DAY <= number <= MAX_DAY:
+        return date(1970, 1, 1) + timedelta(days=number)
+    return number
+
+
 def value_of(reading):
     """A strategy of values that a reading can hold."""
     match reading.kind:
@@ -175,12 +183,10 @@ def value_of(reading):
                 .map(lambda number: Decimal(number).scaleb(-reading.scale))
             )
         case ValueKind.DATE:
-            low = max(MIN_DAY, reading.primitive.minimum)
-            high = min(MAX_DAY, reading.primitive.maximum)
             value = (
-                st.integers(low, high)
+                st.integers(reading.primitive.minimum, reading.primitive.maximum)
                 .filter(lambda number: number != reading.null)
-                .map(lambda number: date(1970, 1, 1) + timedelta(days=number))
+                .map(_day)
             )
         case ValueKind.TEXT:
             alphabet = st.characters(codec="ascii", exclude_characters="\0")

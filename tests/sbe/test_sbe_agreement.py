@@ -6,11 +6,13 @@ of older ones, and plausible messages a third as often; PREGAO_FUZZ_CASES raises
 
 import os
 import random
+from datetime import date
 
 import pytest
 
 from pregao.errors import DecodeError
 from pregao.sbe.codec import MessageCodec, SchemaCodec
+from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import bundled, bundled_versions
 from tests.sbe.support import compare_with_codec, plausible_body
 
@@ -85,3 +87,65 @@ def test_any_bytes_decode_or_raise_decode_error(protocol, version):
             except DecodeError:
                 continue
             assert decoded.end <= len(case)
+
+
+CHANGED_AT_17 = ("SecurityGroupPhase_10", "SecurityDefinition_12", "SettlementPrice_28")
+
+
+def extremes(leaf):
+    """The bytes of a number or text: 0, 1, the null, the lowest, the largest, all bits, and -2."""
+    size = leaf.size
+    found = [0, 1, 1 << (8 * size - 1), (1 << (8 * size - 1)) - 1, (1 << 8 * size) - 1]
+    numbers = [*found, (1 << 8 * size) - 2]
+    if isinstance(leaf.null, int):
+        numbers.append(leaf.null % (1 << 8 * size))
+    return {number.to_bytes(size, "little") for number in numbers}
+
+
+@pytest.mark.parametrize("version", [16, 17])
+@pytest.mark.parametrize("name", CHANGED_AT_17)
+def test_every_field_at_its_extremes_is_read_the_same(name, version):
+    """Each field alone, the others 0, and all of them at once; also in entries of groups."""
+    schema = bundled("umdf", version)
+    message = schema.by_name[name]
+    entries = [bytes([*group.block_length.to_bytes(2, "little"), 0]) for group in message.groups]
+    rest = b"".join(entries) + bytes(len(message.data))
+    bodies = [bytes([byte]) * message.block_length + rest for byte in (0, 1, 0x7F, 0x80, 0xFF)]
+    for leaf in (leaf for reading in readings(message) for leaf in reading.leaves):
+        for pattern in extremes(leaf):
+            block = bytearray(message.block_length)
+            block[leaf.offset : leaf.offset + leaf.size] = pattern
+            bodies.append(bytes(block) + rest)
+    for at, group in enumerate(message.groups):
+        for leaf in (leaf for reading in readings(group) for leaf in reading.leaves):
+            for pattern in extremes(leaf):
+                entry = bytearray(group.block_length)
+                entry[leaf.offset : leaf.offset + leaf.size] = pattern
+                one = entries[at][:2] + b"\1" + entry
+                groups = b"".join([*entries[:at], one, *entries[at + 1 :]])
+                bodies.append(bytes(message.block_length) + groups + bytes(len(message.data)))
+    assert compare_with_codec(schema, message, version, bodies) > 0.8 * len(bodies)
+
+
+def test_settlement_dates_and_flags_at_their_extremes():
+    """001: the null of both is that of their primitive type, and 0 is a value."""
+    schema = bundled("umdf", 17)
+    codec = SchemaCodec(schema)
+    message = schema.by_name["SettlementPrice_28"]
+    cases = {
+        (0, 0): (date(1970, 1, 1), "DAILY"),
+        (1, 4): (date(1970, 1, 2), "ENTRY_FROM_PREVIOUS_BUSINESS_DAY"),
+        (20594, 254): (date(2026, 5, 21), 254),
+        (32768, 2): (date(2059, 9, 19), 2),
+        (65534, 5): (date(2149, 6, 5), "THEORETICAL_PRICE"),
+        (65535, 255): (None, None),
+    }
+    for (day, flag), (settl_date, name) in cases.items():
+        block = bytearray(40)
+        block[28] = flag
+        block[35:37] = day.to_bytes(2, "little")
+        decoded = codec.decode(MessageCodec(schema, message).header + bytes(block))
+        assert (decoded["settlDate"], decoded["openCloseSettlFlag"]) == (settl_date, name)
+        assert compare_with_codec(schema, message, 17, [bytes(block)]) == 1
+        again = MessageCodec(schema, message).encode({**decoded.values})
+        assert again[8:] == bytes(block)

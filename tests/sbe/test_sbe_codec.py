@@ -8,19 +8,21 @@ import numpy as np
 import pytest
 
 from pregao.errors import DecodeError, EncodeError
+from pregao.sbe import _kernels, _numpy_fallback
 from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.packer import FieldSource
+from pregao.sbe.row_decoder import RowDecoder
 from pregao.sbe.snake_case import snake_case
 from pregao.sbe.value_specs import beyond_columns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas.bundle import bundled
+from tests.architecture.kernel_pairs import use_fallback
 from tests.sbe.support import TYPES, compare_with_codec
 
 SCHEMA = schema_from_bytes(
     f"""<messageSchema id="7" version="2"><types>{TYPES.format(n="uint8")}
-    <type name="Tight" primitiveType="int16" minValue="-5" maxValue="5"/>
-    <type name="Must32" primitiveType="int32" semanticType="LocalMktDate"/></types>
+    <type name="Tight" primitiveType="int16" minValue="-5" maxValue="5"/></types>
     <message name="M" id="1" blockLength="140">
       <field name="small" id="1" type="uint8"/>
       <field name="tight" id="2" type="Tight" presence="optional"/>
@@ -181,16 +183,9 @@ def test_bytes_of_an_older_sender_at_a_later_fields_offset_do_not_matter():
     assert values == {"small": 5, "price": None, "pair": None, "text": None}
 
 
-@pytest.mark.parametrize(
-    ("field", "raw", "reason"),
-    [
-        ("price", (10**18).to_bytes(8, "little"), "price: a mantissa of more than 18 digits"),
-        ("must", (2932897).to_bytes(4, "little"), "must: a day outside the years 1 to 9999"),
-    ],
-)
-def test_decimals_and_dates_out_of_range_are_decode_errors(field, raw, reason):
-    with pytest.raises(DecodeError, match=reason):
-        CODEC.decode(with_bytes(field, raw))
+def test_decimals_out_of_range_are_decode_errors():
+    with pytest.raises(DecodeError, match="price: a mantissa of more than 18 digits"):
+        CODEC.decode(with_bytes("price", (10**18).to_bytes(8, "little")))
 
 
 def with_bytes(field, raw):
@@ -210,6 +205,73 @@ def test_an_optional_day_that_is_no_date_is_its_number_and_the_rest_is_read():
     assert beyond_columns(decoded.message, decoded.values) is None
     with pytest.raises(EncodeError, match="day: 5 is not a date"):
         CODEC.encode("M", SOUND | {"day": 5})
+
+
+DAYS = {
+    0: date(1970, 1, 1),
+    -1: date(1969, 12, 31),
+    -719162: date(1, 1, 1),
+    -719163: -719163,
+    2932896: date(9999, 12, 31),
+    2932897: 2932897,
+    -(2**31): -(2**31),
+    2**31 - 1: 2**31 - 1,
+}
+"""Values of a required date by its days since 1970, which has no null value."""
+
+
+def bodies_of_days():
+    return [with_bytes("must", day.to_bytes(4, "little", signed=True))[8:] for day in DAYS]
+
+
+@pytest.mark.parametrize("day", DAYS)
+def test_a_required_day_that_is_no_date_is_its_number_and_the_rest_is_read(day):
+    encoded = with_bytes("must", day.to_bytes(4, "little", signed=True))
+    decoded = CODEC.decode(encoded)
+    assert (decoded["must"], type(decoded["must"])) == (DAYS[day], type(DAYS[day]))
+    assert (decoded["small"], decoded["key"]) == (1, 1)
+    assert CODEC.encode("M", decoded.values) == encoded
+    assert beyond_columns(decoded.message, decoded.values) is None
+
+
+@pytest.mark.parametrize("day", [0, -1, 2932896, 2**31, -(2**31) - 1, None, True])
+def test_a_number_that_is_a_date_or_has_more_than_32_bits_is_refused_as_a_day(day):
+    with pytest.raises(EncodeError, match="must: "):
+        CODEC.encode("M", SOUND | {"must": day})
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_columns_have_null_for_a_required_day_that_is_no_date(fallback, monkeypatch):
+    if fallback:
+        use_fallback(monkeypatch, _kernels, _numpy_fallback)
+    message = SCHEMA.by_name["M"]
+    bodies = bodies_of_days()
+    assert compare_with_codec(SCHEMA, message, 2, bodies) == len(DAYS)
+    columns = decoded_by(ColumnDecoder, bodies)
+    assert (columns.rejected.tolist(), columns.withheld) == ([], {"must": 4})
+    dates = [day if isinstance(day, date) else None for day in DAYS.values()]
+    assert columns.batch["must"].to_pylist() == dates
+    assert columns.batch["key"].to_pylist() == [1] * len(DAYS)
+    end = message.block_length  # of another sender, whose blocks end before that field
+    shorter = [body[:68] + body[end:] for body in bodies]
+    lengths = [end] * len(DAYS) + [68] * len(DAYS)
+    assert compare_with_codec(SCHEMA, message, 2, bodies + shorter, lengths) == 2 * len(DAYS)
+
+
+def test_rows_have_the_number_of_a_required_day_that_is_no_date():
+    rows = decoded_by(RowDecoder, bodies_of_days())
+    assert rows.rejected.tolist() == []
+    assert [row["must"] for row in rows.batch] == list(DAYS.values())
+
+
+def decoded_by(decoder, bodies):
+    """Messages of template M, decoded by one of the decoders of many messages."""
+    message = SCHEMA.by_name["M"]
+    sizes = np.array([len(body) for body in bodies])
+    ends = np.cumsum(sizes).astype(np.int64)
+    lengths = np.full(len(bodies), message.block_length)
+    whole = np.frombuffer(b"".join(bodies) + bytes(8), np.uint8)
+    return decoder(SCHEMA, message, 2).decode(whole, ends - sizes, lengths, ends)
 
 
 def test_boundary_values_are_values():
@@ -240,14 +302,9 @@ def test_what_an_optional_column_cannot_hold_is_null_there_and_counted():
         with_bytes("day", (2932897).to_bytes(4, "little")),
         CODEC.encode("M", SOUND | {"key": 2**63, "big": 2**63}),
     ]
-    message = SCHEMA.by_name["M"]
     bodies = [each[8:] for each in encoded]
-    assert compare_with_codec(SCHEMA, message, 2, bodies) == 3
-    ends = np.cumsum([len(body) for body in bodies]).astype(np.int64)
-    starts = ends - np.array([len(body) for body in bodies])
-    lengths = np.full(4, message.block_length)
-    whole = np.frombuffer(b"".join(bodies) + bytes(8), np.uint8)
-    columns = ColumnDecoder(SCHEMA, message, 2).decode(whole, starts, lengths, ends)
+    assert compare_with_codec(SCHEMA, SCHEMA.by_name["M"], 2, bodies) == 3
+    columns = decoded_by(ColumnDecoder, bodies)
     assert columns.rejected.tolist() == [3]
     assert columns.withheld == {"big": 1, "day": 1}  # what is rejected is not counted
     assert columns.batch["big"].to_pylist() == [7, None, None]

@@ -52,8 +52,8 @@ class _Marks:
     withheld: Counter[str]
 
     def sorted_out(self, leaf: ValueSpec, wrong: BoolArray, null: BoolArray) -> BoolArray:
-        """Return the nulls, including wrong values of optional fields; else mark blocks bad."""
-        if leaf.null is None or leaf.kind is ValueKind.DECIMAL or not wrong.any():
+        """Return the nulls, including wrong values if they are withheld; else mark blocks bad."""
+        if not leaf.withheld_if_wrong or not wrong.any():
             self.bad |= wrong
             return null
         self.withheld[leaf.column] += int(np.count_nonzero(wrong))
@@ -131,8 +131,8 @@ class BlockColumns:
     ) -> list[Any]:
         """Return a column for each reading; blocks with a value out of range are marked bad.
 
-        In an optional field such a value becomes null, and is counted as withheld. ``reach`` is the
-        length of the shortest block.
+        In an optional field, and in any date, such a value becomes null and is counted as withheld.
+        ``reach`` is the length of the shortest block.
         """
         count = len(positions)
         if count == 0:

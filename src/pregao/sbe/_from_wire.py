@@ -78,15 +78,12 @@ def _decimal_converter(reading: ValueSpec) -> Converter:
 
 def _date_converter(reading: ValueSpec) -> Converter:
     null = reading.null
-    reason = f"{reading.name}: a day outside the years 1 to 9999"
 
     def convert(day: int) -> date | int | None:
         if day == null:
             return None
         if not MIN_DAY <= day <= MAX_DAY:
-            if null is not None:
-                return day  # the rest of the message is valid without it
-            raise FieldRangeError(reason)
+            return day  # the rest of the message is valid without it
         return date.fromordinal(EPOCH_ORDINAL + day)
 
     return convert

@@ -153,7 +153,7 @@ def _date_encoder(reading: ValueSpec) -> Converter:
             return _null(reading)
         if isinstance(value, date):
             day = value.toordinal() - EPOCH_ORDINAL
-        elif type(value) is int and null is not None and not MIN_DAY <= value <= MAX_DAY:
+        elif type(value) is int and not MIN_DAY <= value <= MAX_DAY:
             day = value  # a day number that is not a valid date, which other senders may use
         else:
             raise ValueRefusedError(f"{value!r} is not a date")

@@ -3,8 +3,9 @@
 It uses the readings of the message codec, with kernels instead of one value at a time. A message
 that the codec would refuse is skipped and its index reported; decoding it with the codec gives the
 reason. So is one with an unsigned number that does not fit a signed 64-bit column
-(`beyond_columns` names it). If such a number, or a day after the year 9999, is in an optional
-field, the message is kept: the column has null there, and the value is counted as withheld.
+(`beyond_columns` names it). If such a number is in an optional field, or a day outside the years 1
+to 9999 in any field, the message is kept: the column has null there, and the value is counted as
+withheld.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class DecodedColumns:
     rejected: Int64Array
     """Indices of the messages that could not be decoded."""
     withheld: Counter[str] = field(default_factory=Counter)
-    """Number of values of optional fields that do not fit, by column; they are null."""
+    """Number of values that do not fit and are null (dates, optional fields), by column."""
 
 
 class RowDecoder:

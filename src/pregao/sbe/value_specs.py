@@ -94,6 +94,16 @@ class ValueSpec:
         return self.offset + self.size
 
     @property
+    def withheld_if_wrong(self) -> bool:
+        """Whether a value that its column cannot hold is null there; else its message is rejected.
+
+        A required date has no null value on the wire, but its message is valid without it.
+        """
+        if self.kind is ValueKind.DATE:
+            return True
+        return self.null is not None and self.kind is not ValueKind.DECIMAL
+
+    @property
     def single(self) -> bool:
         """Whether it is one number (or string) on the wire, not several."""
         return self.kind not in (ValueKind.RECORD, ValueKind.NUMBERS)
@@ -116,10 +126,10 @@ class ValueSpec:
 def beyond_columns(block: Block, values: Mapping[str, Any]) -> str | None:
     """Return the reason for which values that the codec accepts do not fit columns; else None.
 
-    Values of optional fields are ignored: one that does not fit becomes null in columns.
+    Dates and values of optional fields are ignored: one that does not fit becomes null in columns.
     """
     beyond = _beyond(readings(block), values)
-    found = next((field.name for field in beyond if field.null is None), None)
+    found = next((field.name for field in beyond if not field.withheld_if_wrong), None)
     if found is not None:
         return f"{found}: a number above {MAX_SIGNED}, the maximum of a column"
     for group in block.groups:
