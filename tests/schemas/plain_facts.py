@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pregao.sbe.model import Schema
-from pregao.xml_tree import Element
+from pregao.schemas import bundle
+from pregao.schemas.evolution import derive
+from pregao.xml_tree import Element, parse_tree
 
 SIZES = {
     "char": 1,
@@ -63,6 +65,23 @@ def node_of_element(element: Element) -> Node:
         children=[node_of_element(child) for child in element.children],
         text=element.text,
     )
+
+
+def published_file(version: int, **renamed: str) -> bytes:
+    """A schema of UMDF as a file of one version, as B3 publishes them; names can be replaced."""
+    path = Path(bundle.__file__).parent / "umdf" / "umdf.xml"
+    root = derive(parse_tree(path.read_bytes(), path.name), version)
+
+    def written(element: Element) -> ET.Element:
+        made = ET.Element(element.tag, element.attributes)
+        made.set("name", renamed.get(made.get("name", ""), made.get("name", "")))
+        if not made.get("name"):
+            del made.attrib["name"]
+        made.text = element.text or None
+        made.extend(written(child) for child in element.children)
+        return made
+
+    return ET.tostring(written(root), "utf-8")
 
 
 def tree_facts(root: Node) -> set[str]:

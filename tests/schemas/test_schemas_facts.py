@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pregao.sbe.codec import HeaderCodec, SchemaCodec
 from pregao.sbe.model import (
     Composite,
     Data,
@@ -19,10 +20,16 @@ from pregao.sbe.model import (
     SetType,
     blocks,
 )
+from pregao.sbe.value_specs import readings
+from pregao.schemas import bundle
 from pregao.schemas.bundle import PROTOCOLS, bundled, bundled_versions
+from pregao.schemas.evolution import derive
+from pregao.umdf.packets import PacketHeader, encode_packet
+from pregao.xml_tree import parse_tree
 from tests.schemas.layout_lines import layout_lines
+from tests.schemas.plain_facts import node_of_element, tree_facts
 
-UMDF = (7, 8, 9, 10, 15, 16)
+UMDF = (7, 8, 9, 10, 15, 16, 17)
 ENTRYPOINT = (2, 3, 4, 5, 6)
 EVERY = [("umdf", version) for version in UMDF] + [("entrypoint", each) for each in ENTRYPOINT]
 
@@ -72,6 +79,7 @@ def test_versions_and_their_names():
         (10, "1.9.0"),
         (15, "2.1.0"),
         (16, "2.2.0"),
+        (17, "2.3.1"),
     ]
     assert [(each.number, each.semantic_version) for each in bundled_versions("entrypoint")] == [
         (2, "8.0.0"),
@@ -95,17 +103,17 @@ def test_a_schema_carries_its_own_identity(protocol, version):
 @pytest.mark.parametrize(
     ("template", "lengths"),
     [
-        (12, [None, 230, 230, 231, 231, 232]),
-        (50, [64, 64, 64, 64, 64, 72]),
-        (51, [44, 44, 44, 44, 52, 52]),
-        (30, [32, 32, 32, 32, 34, 34]),
-        (27, [68] * 6),
-        (54, [68] * 6),
-        (15, [44] * 6),
-        (28, [None, None, 36, 36, 36, 36]),
-        (29, [None, None, 32, 32, 32, 32]),
-        (2, [4] * 6),
-        (1, [0] * 6),
+        (12, [None, 230, 230, 231, 231, 232, 232]),
+        (50, [64, 64, 64, 64, 64, 72, 72]),
+        (51, [44, 44, 44, 44, 52, 52, 52]),
+        (30, [32, 32, 32, 32, 34, 34, 34]),
+        (27, [68] * 7),
+        (54, [68] * 7),
+        (15, [44] * 7),
+        (28, [None, None, 36, 36, 36, 36, 40]),
+        (29, [None, None, 32, 32, 32, 32, 32]),
+        (2, [4] * 7),
+        (1, [0] * 7),
     ],
 )
 def test_block_lengths_of_umdf(template, lengths):
@@ -115,12 +123,12 @@ def test_block_lengths_of_umdf(template, lengths):
 
 def test_entries_of_template_71_grow_at_version_10():
     groups = [bundled("umdf", version).by_id[71].groups[0] for version in UMDF]
-    assert [group.block_length for group in groups] == [41, 41, 41, 42, 42, 42]
+    assert [group.block_length for group in groups] == [41, 41, 41, 42, 42, 42, 42]
 
 
 def test_message_counts_without_the_pseudo_message():
     counts = {version: len(bundled("umdf", version).messages) - 1 for version in UMDF}
-    assert counts == {7: 27, 8: 29, 9: 31, 10: 29, 15: 29, 16: 29}
+    assert counts == {7: 27, 8: 29, 9: 31, 10: 29, 15: 29, 16: 29, 17: 29}
     assert [len(bundled("entrypoint", each).messages) - 1 for each in ENTRYPOINT] == [39] * 5
     assert all(0 in bundled(protocol, version).by_id for protocol, version in EVERY)
 
@@ -129,10 +137,10 @@ def test_message_counts_without_the_pseudo_message():
     ("template", "versions"),
     [
         (4, (7, 8, 9)),
-        (12, (8, 9, 10, 15, 16)),
+        (12, (8, 9, 10, 15, 16, 17)),
         (20, (7, 8, 9)),
-        (22, (8, 9, 10, 15, 16)),
-        (28, (9, 10, 15, 16)),
+        (22, (8, 9, 10, 15, 16, 17)),
+        (28, (9, 10, 15, 16, 17)),
         (49, ()),
         (58, ()),
     ],
@@ -188,8 +196,82 @@ def test_bit_4_of_the_match_event_indicator_changed_its_meaning():
 
 def test_trade_sub_type_105_was_renamed_and_109_added():
     names = {version: values(bundled("umdf", version), "TrdSubType") for version in UMDF}
-    assert [names[version][105] for version in UMDF] == ["RFQ_TRADE"] + ["RF_TRADE"] * 5
-    assert [109 in names[version] for version in UMDF] == [False, False, True, True, True, True]
+    assert [names[version][105] for version in UMDF] == ["RFQ_TRADE"] + ["RF_TRADE"] * 6
+    assert [109 in names[version] for version in UMDF] == [False, False, *[True] * 5]
+
+
+def test_phases_18_and_21_and_payout_2_were_renamed_at_version_17():
+    names = {version: values(bundled("umdf", version), "TradingSessionSubID") for version in UMDF}
+    older, newest = names[16], names[17]
+    assert all(names[version] == older for version in UMDF[:-1])
+    assert (older[18], older[21]) == ("FORBIDDEN", "RESERVED")
+    assert newest == {**older, 18: "PRE_CLOSE", 21: "PRE_OPEN"}
+    states = [values(bundled("umdf", version), "SecurityTradingStatus") for version in UMDF]
+    assert states == [older] * 7  # states of instruments keep their names
+    payouts = [values(bundled("umdf", version), "OptPayoutType") for version in (16, 17)]
+    assert payouts == [
+        {1: "VANILLA", 2: "CAPPED", 3: "BINARY"},
+        {1: "VANILLA", 2: "VANILLA_CASH_SETTLEMENT", 3: "BINARY"},
+    ]
+
+
+def test_the_settlement_price_of_version_17_has_a_date_and_an_optional_flag():
+    older, newest = (bundled("umdf", version) for version in (16, 17))
+    assert field(older, 28, "settlDate") is None
+    date, flag = field(newest, 28, "settlDate"), field(newest, 28, "openCloseSettlFlag")
+    assert (date.id, date.offset, date.size, date.type.name) == (64, 35, 2, "LocalMktDate")
+    assert (date.presence, date.since_version) == (Presence.OPTIONAL, 17)
+    assert (flag.offset, flag.presence, flag.deprecated) == (28, Presence.OPTIONAL, 17)
+    before = field(older, 28, "openCloseSettlFlag")
+    assert (before.offset, before.presence, before.deprecated) == (28, Presence.REQUIRED, None)
+    # SBE's null of the primitive type: the type of the date has none of its own.
+    nulls = {each.name: each.null for each in readings(newest.by_id[28])}
+    assert (nulls["settlDate"], nulls["openCloseSettlFlag"]) == (65535, 255)
+
+
+def test_version_17_changes_nothing_else():
+    """Every difference between the two trees, other than descriptions."""
+    path = Path(bundle.__file__).parent / "umdf" / "umdf.xml"
+    tree = parse_tree(path.read_bytes(), path.name)
+    older, newest = (tree_facts(node_of_element(derive(tree, each))) for each in (16, 17))
+    assert sorted(older - newest) == [
+        "OptPayoutType.CAPPED is a validValue with text '2'",
+        "OptPayoutType.CAPPED name = 'CAPPED'",
+        "TradingSessionSubID.FORBIDDEN is a validValue with text '18'",
+        "TradingSessionSubID.FORBIDDEN name = 'FORBIDDEN'",
+        "TradingSessionSubID.RESERVED is a validValue with text '21'",
+        "TradingSessionSubID.RESERVED name = 'RESERVED'",
+        "message 28 block length is 36",
+        f"message 28 has its parts in the order {['field'] * 15}",
+        "schema semanticVersion = '2.2.0'",
+        "schema version = '16'",
+    ]
+    assert sorted(newest - older) == [
+        "InstrAttribType.TEST_INSTRUMENT is a validValue with text '35'",
+        "InstrAttribType.TEST_INSTRUMENT name = 'TEST_INSTRUMENT'",
+        "InstrAttribType.TEST_INSTRUMENT sinceVersion = '17'",
+        "OptPayoutType.VANILLA_CASH_SETTLEMENT is a validValue with text '2'",
+        "OptPayoutType.VANILLA_CASH_SETTLEMENT name = 'VANILLA_CASH_SETTLEMENT'",
+        "OptPayoutType.VANILLA_CASH_SETTLEMENT sinceVersion = '17'",
+        "TradingSessionSubID.PRE_CLOSE is a validValue with text '18'",
+        "TradingSessionSubID.PRE_CLOSE name = 'PRE_CLOSE'",
+        "TradingSessionSubID.PRE_OPEN is a validValue with text '21'",
+        "TradingSessionSubID.PRE_OPEN name = 'PRE_OPEN'",
+        "message 28 block length is 40",
+        f"message 28 has its parts in the order {['field'] * 16}",
+        "message 28.field[11] deprecated = '17'",
+        "message 28.field[11] presence = 'optional'",
+        "message 28.field[15] id = '64'",
+        "message 28.field[15] is a field with text ''",
+        "message 28.field[15] is of ['uint16', None, None, None, None, None, '']",
+        "message 28.field[15] name = 'settlDate'",
+        "message 28.field[15] presence = 'optional'",
+        "message 28.field[15] sinceVersion = '17'",
+        "message 28.field[15] stands at 35, takes 2 bytes",
+        "message 28.field[15] type = 'LocalMktDate'",
+        "schema semanticVersion = '2.3.1'",
+        "schema version = '17'",
+    ]
 
 
 def test_restatement_reason_209_was_reassigned():
@@ -238,6 +320,43 @@ def test_business_headers_keep_their_size_while_members_change():
         assert (outbound.member("possResend") is None) == (version >= 5)
         assert (outbound.member("eventIndicator") is None) == (version < 5)
         assert (outbound.member("marketSegmentID") is None) == (version < 5)
+
+
+def numbers_of(composite):
+    """The members of a composite: name, primitive type, offset."""
+    assert isinstance(composite, Composite)
+    return [(each.name, each.type.primitive.name, each.offset) for each in composite.members]
+
+
+@pytest.mark.parametrize("version", UMDF)
+def test_001_10_2_the_framing_header_has_length_and_encoding(version):
+    framing = bundled("umdf", version).types["FramingHeader"]
+    assert framing.size == 4
+    assert numbers_of(framing) == [("messageLength", "uint16", 0), ("encodingType", "uint16", 2)]
+
+
+@pytest.mark.parametrize(("protocol", "version"), EVERY)
+def test_001_10_5_the_message_header_has_eight_bytes(protocol, version):
+    """The document prints nine; its four numbers, and every packet, have eight."""
+    schema = bundled(protocol, version)
+    for header in (schema.types["messageHeader"], schema.header.type):
+        assert header.size == 8
+        assert numbers_of(header) == [
+            ("blockLength", "uint16", 0),
+            ("templateId", "uint16", 2),
+            ("schemaId", "uint16", 4),
+            ("version", "uint16", 6),
+        ]
+
+
+@pytest.mark.parametrize("version", UMDF)
+def test_001_10_2_and_10_5_headers_on_the_wire(version):
+    codec = SchemaCodec(bundled("umdf", version))
+    message = codec.encode("Sequence_2", {"nextSeqNo": 7})
+    packet = encode_packet(PacketHeader(80, 3, 0, 1), [message, message])
+    header = f"0400 0200 0200 {version:02x}00 07000000"
+    assert packet[16:] == bytes.fromhex(f"1000 50eb {header}") * 2
+    assert HeaderCodec(bundled("umdf", version)).decode(message) == (4, 2, 2, version)
 
 
 def test_headers_outside_of_sbe():

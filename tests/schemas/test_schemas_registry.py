@@ -67,7 +67,8 @@ def test_the_newest_version_not_above_that_of_the_wire_reads_a_message(schema_id
 
 
 @pytest.mark.parametrize(
-    ("wire", "used"), [(7, 7), (10, 10), (11, 10), (14, 10), (15, 15), (16, 16), (65535, 16)]
+    ("wire", "used"),
+    [(7, 7), (10, 10), (11, 10), (14, 10), (15, 15), (16, 16), (17, 17), (18, 17), (65535, 17)],
 )
 def test_versions_between_and_above_the_known_ones(wire, used):
     assert Registry.bundled().find(UMDF_SCHEMA_ID, wire).version == used
@@ -80,27 +81,27 @@ def test_an_unknown_schema_id_is_a_decode_error():
 
 def test_bundled_schemas_are_listed_without_loading_them():
     registry = Registry.bundled()
-    assert registry.versions(UMDF_SCHEMA_ID) == [7, 8, 9, 10, 15, 16]
+    assert registry.versions(UMDF_SCHEMA_ID) == [7, 8, 9, 10, 15, 16, 17]
     assert registry.versions(ENTRYPOINT_SCHEMA_ID) == [2, 3, 4, 5, 6]
     assert registry.versions(3) == []
     assert [each.semantic_version for each in registry.schemas()] == [
         *("8.0.0", "8.1.1", "8.2.1", "8.3.3", "8.4.2"),
-        *("1.6.0", "1.7.0", "1.8.0", "1.9.0", "2.1.0", "2.2.0"),
+        *("1.6.0", "1.7.0", "1.8.0", "1.9.0", "2.1.0", "2.2.0", "2.3.1"),
     ]
-    assert registry.schemas()[-1] == KnownSchema(2, 16, "2.2.0", "umdf/umdf.xml")
+    assert registry.schemas()[-1] == KnownSchema(2, 17, "2.3.1", "umdf/umdf.xml")
 
 
-@pytest.mark.parametrize("version", [16, "16", "2.2.0", None])
+@pytest.mark.parametrize("version", [17, "17", "2.3.1", None])
 def test_a_bundled_schema_by_number_or_semantic_version(version):
-    assert bundled("umdf", version).version == 16
-    assert bundled("umdf", version) is bundled("umdf", 16)
+    assert bundled("umdf", version).version == 17
+    assert bundled("umdf", version) is bundled("umdf", 17)
 
 
 def test_exact_versions_of_a_registry():
     registry = Registry.bundled()
     assert registry.get(ENTRYPOINT_SCHEMA_ID, "8.3.3") is bundled("entrypoint", 5)
     assert registry.get(UMDF_SCHEMA_ID, 8).semantic_version == "1.7.0"
-    assert registry.newest(UMDF_SCHEMA_ID).version == 16
+    assert registry.newest(UMDF_SCHEMA_ID).version == 17
     with pytest.raises(SchemaError, match=r"11 of schema id 2 is unknown; known versions: 7 \("):
         registry.get(UMDF_SCHEMA_ID, 11)
     with pytest.raises(SchemaError, match="known versions: none of this id"):
@@ -142,7 +143,7 @@ def test_a_users_file_can_be_older_or_of_another_id(tmp_path):
 def test_a_file_that_states_many_versions_can_be_added():
     registry = Registry()
     added = registry.add_file(OWN)
-    assert [each.version for each in added] == [7, 8, 9, 10, 15, 16]
+    assert [each.version for each in added] == [7, 8, 9, 10, 15, 16, 17]
     assert registry.find(UMDF_SCHEMA_ID, 9) is not bundled("umdf", 9)
     assert registry.find(UMDF_SCHEMA_ID, 9).messages == bundled("umdf", 9).messages
 
@@ -172,7 +173,7 @@ def test_two_named_schemas_of_one_id_are_refused(tmp_path):
 
 
 def test_a_file_of_many_versions_cannot_be_named():
-    with pytest.raises(UsageError, match="defines 6 versions"):
+    with pytest.raises(UsageError, match="defines 7 versions"):
         Registry().name_file(OWN)
 
 

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from pregao.umdf.arbitration import (
     PacketDuplicate,
     PacketsLost,
     PacketTooLate,
+    feed_name,
 )
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, PacketKey
 
@@ -196,3 +198,16 @@ def test_two_lossy_feeds_give_every_packet_once_in_order_and_report_the_rest(
     late = {outcome.packet_key for outcome in outcomes if isinstance(outcome, PacketTooLate)}
     assert missing - (set(order) - came) <= late  # abandoned although they came later
     assert arbiter.held == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(0, "A"), (1, "B"), (25, "Z"), (26, "AA"), (27, "AB"), (51, "AZ"), (52, "BA"), (701, "ZZ"),
+     (702, "AAA")],
+)  # fmt: skip
+def test_feeds_are_named_by_letters(number, name):
+    assert feed_name(number) == name
+
+
+def test_every_feed_has_a_different_name():
+    assert len({feed_name(number) for number in range(20_000)}) == 20_000

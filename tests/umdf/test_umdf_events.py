@@ -95,7 +95,7 @@ MESSAGES = st.builds(
     st.sampled_from([*TEMPLATES, UNKNOWN]),
     st.sampled_from([0, 0, END_OF_EVENT, RECOVERY, END_OF_EVENT | RECOVERY]),
     st.sampled_from([version.number for version in bundled_versions("umdf")]),
-    st.sampled_from([3, 7, 9, 10, 15, 16, 40]),
+    st.sampled_from([3, 7, 9, 10, 15, 16, 17, 40]),
     st.none() | st.integers(0, 80),
 )
 PACKETS = st.lists(

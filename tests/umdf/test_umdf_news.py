@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pregao.sbe._from_wire import decode_text
 from pregao.umdf.news import MAX_PENDING, NewsParts
 
 SECOND = 10**9
@@ -27,6 +28,15 @@ def test_a_single_part_is_complete_immediately():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("stated", [None, "", "en"])
+def test_000_5_8_news_without_a_language_is_portuguese(stated):
+    single = NewsParts().part(part(1, 1, "x", languageCode=stated), 0)
+    assert single.language == (stated or "pt")
+    collector = NewsParts()
+    collector.part(part(2, 2, "b", languageCode=stated), 0)
+    assert collector.part(part(1, 2, "a", languageCode=stated), 0).language == (stated or "pt")
+
+
 @given(st.lists(st.text(max_size=8), min_size=2, max_size=9), st.randoms())
 def test_000_5_8_parts_in_any_order_and_doubled_give_the_text_once(texts, draw):
     parts = [part(at, len(texts), text) for at, text in enumerate(texts, 1)]
@@ -36,6 +46,27 @@ def test_000_5_8_parts_in_any_order_and_doubled_give_the_text_once(texts, draw):
     assert [collector.part(each, 0) for each in sent] == [None] * len(sent)
     assert collector.part(parts[-1], 0).text == "".join(texts)
     assert len(collector) == collector.dropped == 0
+
+
+@given(st.text(alphabet="aç€😀", min_size=2, max_size=30), st.data())
+def test_000_5_8_a_character_may_be_cut_between_parts(text, data):
+    raw = text.encode()
+    at = data.draw(st.integers(1, len(raw) - 1))
+    cut = [decode_text(each, "utf-8") for each in (raw[:at], raw[at:])]
+    parts = [part(n, 2, each, totalTextLength=len(raw)) for n, each in enumerate(cut, 1)]
+    collector = NewsParts()
+    assert collector.part(parts[0], 0) is None
+    assert collector.part(parts[1], 0).text == text
+    assert collector.dropped == 0
+
+
+def test_000_5_8_parts_of_another_total_length_are_dropped():
+    collector = NewsParts()
+    assert collector.part(part(1, 2, "leilão", totalTextLength=13), 0) is None
+    assert collector.part(part(2, 2, " aberto", totalTextLength=13), 0) is None
+    assert (len(collector), collector.dropped) == (0, 1)
+    assert collector.part(part(1, 2, "leilão", totalTextLength=14), 0) is None
+    assert collector.part(part(2, 2, " aberto", totalTextLength=14), 0).text == "leilão aberto"
 
 
 @pytest.mark.parametrize(

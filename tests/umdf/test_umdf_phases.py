@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.schemas.bundle import bundled
+from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf.phases import (
     RESET_WITH_THE_SESSION,
     GroupKey,
@@ -194,6 +194,32 @@ def test_an_instrument_can_change_groups_and_leave():
     phases.remove(1)
     assert phases.status(1) is Status.UNKNOWN
     assert phases.group_phase(GroupKey("YY"), OPEN) == []
+
+
+def states(version):
+    types = bundled("umdf", version).types
+    return types["TradingSessionSubID"], types["SecurityTradingStatus"]
+
+
+VERSIONS = [version.number for version in bundled_versions("umdf")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_000_14_2_a_name_means_its_number_in_every_version(version):
+    """Messages have the names of the wire's version; a rule applies to the number."""
+    phases, own = states(version)
+    assert {member.value for member in phases.members} == {2, 4, 17, 18, 20, 21, 101}
+    for member in phases.members:
+        assert phase_status(member.name) is phase_status(member.value)
+        assert (phase_status(member.value) is Status.UNKNOWN) == (member.value == 20)
+    for member in own.members:
+        assert instrument_status(member.name) is instrument_status(member.value)
+        # An instrument that rejoins its group shows the phase with a name of its own states.
+        assert phase_status(member.name) is phase_status(member.value)
+    assert phase_status("PRE_CLOSE") is phase_status("FORBIDDEN") is Status.PRE_CLOSE
+    assert phase_status("PRE_OPEN") is phase_status("RESERVED") is Status.RESERVED
+    assert phase_status("21") is Status.RESERVED  # a number that a table has as text
+    assert phase_status("77") is phase_status("no such phase") is Status.UNKNOWN
 
 
 VALUES = st.sampled_from([None, PAUSE, CLOSE, OPEN, FORBIDDEN, RESERVED, FINAL, 20])

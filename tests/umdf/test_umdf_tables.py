@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from pregao.sbe.arrow import block_schema
 from pregao.sbe.codec import MessageCodec
 from pregao.sbe.columns import ColumnDecoder
+from pregao.sbe.snake_case import snake_case
+from pregao.sbe.value_specs import ValueKind, readings
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.key_columns import key_columns
 from pregao.umdf.keys import key_schema
 from pregao.umdf.tables import TemplateTable
+from pregao.umdf.templates import SECURITY_DEFINITIONS
 from tests.sbe.support import TYPES, compare_with_codec, plausible_body, shown
 from tests.umdf.survey_support import HEARTBEAT, ORDER, block_of, payload
 
@@ -90,6 +93,105 @@ def test_dictionaries_only_grow():
     names = second.dictionary.to_pylist()
     assert names[:-1] == first.dictionary.to_pylist()
     assert third.dictionary.equals(second.dictionary)
+
+
+def with_number(message, path, number):
+    """A body of zeros, with an entry in each group, and a number in one field."""
+    *group, name = path
+    parts = [("", message), *((each.name, each) for each in message.groups)]
+    body = b""
+    for of_group, block in parts:
+        part = bytearray(block.block_length)
+        if [of_group] == (group or [""]):
+            (leaf,) = (each for each in readings(block) if each.name == name)
+            part[leaf.offset : leaf.end] = number.to_bytes(leaf.size, "little")
+        if of_group:
+            body += block.block_length.to_bytes(2, "little") + b"\1"
+        body += part
+    return body + bytes(sum(data.header_size for data in message.data))
+
+
+def read_number(version, template, path, number):
+    """The field as a message, and as columns, shows it."""
+    schema = bundled("umdf", version)
+    message = schema.by_id[template]
+    batch, (values,) = decoded(schema, message, [with_number(message, path, number)])
+    (row,) = batch.to_pylist()
+    *group, name = path
+    if group:
+        (values,), (row,) = values[group[0]], row[snake_case(group[0])]
+    return values[name], row[snake_case(name)]
+
+
+UNNAMED = [
+    (12, ("securityType",), 18),
+    (12, ("securityUpdateAction",), ord("Z")),
+    (12, ("product",), 254),
+    (12, ("noLegs", "legSide"), 200),
+    (12, ("noInstrAttribs", "instrAttribType"), 99),
+    (3, ("securityTradingStatus",), 77),
+    (10, ("tradingSessionSubID",), 254),
+    (22, ("priceBandType",), 200),
+    (50, ("mDUpdateAction",), 77),
+    (50, ("mDEntryType",), ord("?")),
+    (53, ("trdSubType",), 254),
+    (55, ("aggressorSide",), 9),
+    (71, ("noMDEntries", "mDEntryType"), ord("?")),
+]
+
+
+@pytest.mark.parametrize("version", [16, 17])
+@pytest.mark.parametrize(("template", "path", "number"), UNNAMED)
+def test_001_3_3_an_enumeration_value_without_a_name_is_its_number(version, template, path, number):
+    assert read_number(version, template, path, number) == (number, str(number))
+
+
+SETS = [
+    (9, ("matchEventIndicator",), 8),
+    (11, ("matchEventIndicator",), 8),
+    (50, ("matchEventIndicator",), 8),
+    (53, ("tradeCondition",), 16),
+    (54, ("tradeCondition",), 16),
+    (27, ("tradeCondition",), 16),
+    (19, ("imbalanceCondition",), 16),
+    (71, ("noMDEntries", "matchEventIndicator"), 8),
+]
+
+
+@pytest.mark.parametrize("version", [16, 17])
+@pytest.mark.parametrize(("template", "path", "bits"), SETS)
+def test_001_3_3_every_bit_of_a_set_is_read_named_or_not(version, template, path, bits):
+    for number in (0, *(1 << bit for bit in range(bits)), 0x5A5A % (1 << bits), (1 << bits) - 1):
+        assert read_number(version, template, path, number) == (number, number)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_001_3_3_every_unnamed_number_of_every_enumeration_is_read(version):
+    """Values of one byte: every one of a message or group entry is its name, its number or null."""
+    checked = 0
+    for message in bundled("umdf", version).messages:
+        for group, block in (("", message), *((each.name, each) for each in message.groups)):
+            for leaf in readings(block):
+                if leaf.kind is not ValueKind.ENUM:
+                    continue
+                assert leaf.size == 1
+                named = {member.value: member.name for member in leaf.enum.members}
+                unnamed = sorted({*range(256)} - {*named, leaf.null})
+                path = (group, leaf.name) if group else (leaf.name,)
+                for number in (unnamed[0], unnamed[-1]):
+                    found = read_number(version, message.id, path, number)
+                    assert found == (number, str(number)), (message.name, path)
+                for number, name in list(named.items())[:1]:
+                    assert read_number(version, message.id, path, number) == (name, name)
+                checked += 1
+    assert checked >= 40
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("number", [0, 1, 90, 141, 9999, 0xFFFF])
+def test_001_13_a_security_sub_type_is_a_number_listed_or_not(version, number):
+    definition = max(SECURITY_DEFINITIONS & bundled("umdf", version).by_id.keys())
+    assert read_number(version, definition, ("securitySubType",), number) == (number, number)
 
 
 def old_and_new(old, new, *, group=False):

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from pregao.errors import SchemaError
-from pregao.sbe.model import SetType
-from pregao.schemas.bundle import bundled, bundled_message_ids, bundled_versions
+from pregao.sbe.model import EnumType, SetType
+from pregao.schemas.bundle import (
+    bundled,
+    bundled_message_ids,
+    bundled_values,
+    bundled_versions,
+)
 from pregao.umdf import templates
 
 VERSIONS = [version.number for version in bundled_versions("umdf")]
@@ -44,6 +49,82 @@ def test_flags_mean_the_same_in_every_version():
         assert flags["RecoveryMsg"] == templates.RECOVERY
         conditions = {choice.name: 1 << choice.bit for choice in types["TradeCondition"].choices}
         assert conditions["OutOfSequence"] == templates.OUT_OF_SEQUENCE
+
+
+ENUMERATIONS = sorted(
+    {
+        kind.name
+        for version in VERSIONS
+        for kind in bundled("umdf", version).types.values()
+        if isinstance(kind, EnumType)
+    }
+)
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+def test_values_are_known_by_their_names_in_every_version(enumeration):
+    expected, newest = {}, {}
+    for version in VERSIONS:
+        kind = bundled("umdf", version).types.get(enumeration)
+        for member in kind.members if isinstance(kind, EnumType) else ():
+            assert expected.setdefault(member.name, member.value) == member.value
+            newest[member.value] = member.name
+    assert bundled_values("umdf", enumeration) == expected
+    current = {name: newest[value] for name, value in expected.items()}
+    assert templates.current_names(enumeration) == current
+    for value in newest:
+        names = {name for name, number in expected.items() if number == value}
+        assert templates.value_names(enumeration, value) == names
+    chosen = dict.fromkeys(list(newest)[:2], "chosen")
+    rule = {name: "chosen" for name, value in expected.items() if value in chosen}
+    assert templates.by_name(enumeration, chosen) == rule
+
+
+def test_a_renamed_value_has_both_names():
+    assert templates.value_names("TrdSubType", 105) == {"RFQ_TRADE", "RF_TRADE"}
+    assert templates.current_names("TrdSubType")["RFQ_TRADE"] == "RF_TRADE"
+    assert templates.value_names("TradingSessionSubID", 18) == {"FORBIDDEN", "PRE_CLOSE"}
+    assert templates.value_names("TradingSessionSubID", 21) == {"RESERVED", "PRE_OPEN"}
+    assert templates.value_names("OptPayoutType", 2) == {"CAPPED", "VANILLA_CASH_SETTLEMENT"}
+
+
+def test_a_value_or_enumeration_that_no_version_has_is_an_error():
+    with pytest.raises(SchemaError, match="no bundled UMDF schema has TrdSubType 99"):
+        templates.by_name("TrdSubType", {99: 1, 101: 2})
+    with pytest.raises(SchemaError, match="has an enumeration TrdSubTypes"):
+        templates.value_names("TrdSubTypes", 1)
+    with pytest.raises(SchemaError, match=r"CANCEL_ON_MIDPOINT_BROKER_ONLY_REMOVAL .*several"):
+        bundled_values("entrypoint", "ExecRestatementReason")
+
+
+BY_NUMBER = ("umdf", "feed", "live", "api", "exchange/publisher")
+"""Packages that process messages, and so must not compare the name of any value."""
+
+
+def literals(package):
+    for path in sorted((SOURCES / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield path.relative_to(SOURCES).as_posix(), node.lineno, node.value
+
+
+def test_rules_compare_numbers_not_names():
+    """A version may rename a value, and a comparison with its name would fail silently."""
+    values = {each: bundled_values("umdf", each) for each in ENUMERATIONS if each != "MessageType"}
+    names = {name for known in values.values() for name in known}
+    assert [each for package in BY_NUMBER for each in literals(package) if each[2] in names] == []
+    renamed = {
+        name
+        for known in values.values()
+        for name, value in known.items()
+        if list(known.values()).count(value) > 1
+    }
+    assert renamed == {
+        *("RFQ_TRADE", "RF_TRADE", "CAPPED", "VANILLA_CASH_SETTLEMENT"),
+        *("FORBIDDEN", "PRE_CLOSE", "RESERVED", "PRE_OPEN"),
+    }
+    found = [each for package in ("lake", "plot", "web") for each in literals(package)]
+    assert [each for each in found if each[2] in renamed] == []
 
 
 SOURCES = Path(templates.__file__).parents[1]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 
 from pregao.errors import SchemaError
 from pregao.sbe.model import Schema
 from pregao.sbe.xml import schema_from_tree
-from pregao.schemas.evolution import SchemaVersion, derive, known_versions
+from pregao.schemas.evolution import SchemaVersion, derive, known_versions, member_states
 from pregao.xml_tree import Element, parse_tree
 
 ENTRYPOINT_SCHEMA_ID = 1
@@ -49,6 +51,37 @@ def bundled_message_ids(protocol: str) -> dict[str, int]:
     with _lock:
         messages = [child for child in _tree(protocol).children if child.tag == "message"]
     return {each.attributes["name"]: int(each.attributes["id"]) for each in messages}
+
+
+@cache
+def bundled_values(protocol: str, enumeration: str) -> Mapping[str, int]:
+    """Return the values of an enumeration by every name that one of the versions gives them.
+
+    A value may be renamed: 21 of UMDF's ``TradingSessionSubID`` is RESERVED up to version 16 and
+    PRE_OPEN from 17 on. Rules therefore compare numbers, never names.
+
+    Raises:
+        SchemaError: No version has the enumeration, or a name means different values.
+    """
+    with _lock:
+        tree = _tree(protocol)
+    types = [kind for child in tree.children if child.tag == "types" for kind in child.children]
+    primitives = {kind.attributes["name"]: kind.attributes.get("primitiveType") for kind in types}
+    found: dict[str, int] = {}
+    for kind in types:
+        if kind.tag != "enum" or kind.attributes["name"] != enumeration:
+            continue
+        encoding = kind.attributes["encodingType"]
+        letters = primitives.get(encoding, encoding) == "char"
+        for member in kind.children:
+            if member.tag == "validValue":
+                for name, text in member_states(member):
+                    value = ord(text) if letters else int(text)
+                    if found.setdefault(name, value) != value:
+                        raise SchemaError(f"{enumeration}.{name} of {protocol} has several values")
+    if not found:
+        raise SchemaError(f"no bundled schema of {protocol} has an enumeration {enumeration}")
+    return MappingProxyType(found)
 
 
 def bundled_name(protocol: str) -> str:

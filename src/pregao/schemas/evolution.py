@@ -15,6 +15,7 @@ attribute: it does not change which versions have its parent.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pregao.errors import SchemaError
@@ -82,6 +83,17 @@ def derive(tree: Element, version: int) -> Element:
     root.attributes["version"] = str(version)
     root.attributes["semanticVersion"] = wanted.semantic_version
     return root
+
+
+def member_states(member: Element) -> Iterator[tuple[str, str]]:
+    """Yield the names and texts that a ``<validValue>`` has over all versions, oldest first."""
+    name, text = member.attributes["name"], member.text
+    yield name, text
+    for change in member.children:
+        if change.namespace == EVOLUTION and change.tag == "from":
+            name = change.attributes.get("name", name)
+            text = change.attributes.get(_TEXT, text)
+            yield name, text
 
 
 class _Derivation:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Generic, NamedTuple, TypeVar
 
 from pregao.clock import MILLISECOND
@@ -27,6 +28,16 @@ REORDER = 16
 """Number of packets by which every feed must be past a gap before it is declared lost."""
 MAX_RUNS = 16_384
 """Maximum number of remembered runs of consecutive packets."""
+
+
+def feed_name(number: int) -> str:
+    """Return the name of a channel's feed by its number, from 0 on: A to Z, AA, AB, …"""
+    name = ""
+    while number >= 0:
+        number, letter = divmod(number, 26)
+        name = ascii_uppercase[letter] + name
+        number -= 1
+    return name
 
 
 class PacketDelivered(NamedTuple, Generic[T]):

@@ -28,6 +28,8 @@ from pregao.umdf.templates import (
     OPENING_PRICE,
     OUT_OF_SEQUENCE,
     THEORETICAL_OPENING_PRICE,
+    by_name,
+    value_names,
 )
 
 RESET_WITH_THE_SESSION = frozenset(
@@ -41,14 +43,6 @@ RESET_WITH_THE_SESSION = frozenset(
     }
 )
 """Templates whose figures restart with a trading session."""
-_NAMES = {
-    "PAUSE": 2,
-    "CLOSE": 4,
-    "OPEN": 17,
-    "FORBIDDEN": 18,
-    "RESERVED": 21,
-    "FINAL_CLOSING_CALL": 101,
-}
 
 Code = int | str | None
 """A decoded enumeration value: its name, or its number if it has none, or null."""
@@ -60,8 +54,10 @@ T = TypeVar("T", int, npt.NDArray[np.int64])
 
 NOT_LAST_CONDITIONS: Final = OUT_OF_SEQUENCE
 """Bits of ``tradeCondition``; a trade with any of them does not set the last price."""
-NOT_LAST_SUB_TYPES: Final = frozenset({"LEG_TRADE"})
-"""Values of ``trdSubType`` that do not set it: legs of a spread trade."""
+_LEG_TRADE: Final = 102
+NOT_LAST_SUB_TYPES: Final = value_names("TrdSubType", _LEG_TRADE)
+"""Names of values of ``trdSubType`` that do not set it: legs of a spread trade."""
+_NOT_LAST: Final = NOT_LAST_SUB_TYPES | {_LEG_TRADE}
 
 
 # --- Phases and states ---
@@ -90,7 +86,8 @@ class Status(Enum):
     UNKNOWN = "unknown"
 
 
-# The same number means forbidden for an instrument and pre-close for a group.
+# The same number means forbidden for an instrument and pre-close for a group. Version 17 renamed
+# 18 and 21 of phases, but not of states: messages and tables show either name.
 _COMMON = {
     2: Status.PAUSE,
     4: Status.CLOSE,
@@ -100,6 +97,17 @@ _COMMON = {
 }
 _OF_GROUP = {**_COMMON, 18: Status.PRE_CLOSE}
 _OF_INSTRUMENT = {**_COMMON, 18: Status.FORBIDDEN}
+_UNDEFINED = 20
+_NUMBERS = {
+    name: value
+    for enumeration in ("TradingSessionSubID", "SecurityTradingStatus")
+    for name, value in by_name(
+        enumeration, {value: value for value in (*_OF_GROUP, _UNDEFINED)}
+    ).items()
+}
+_EVENTS = by_name("SecurityTradingEvent", {event.value: event for event in TradingEvent})
+SESSION_CHANGE: Final = value_names("SecurityTradingEvent", TradingEvent.TRADING_SESSION_CHANGE)
+"""Names of securityTradingEvent: a new trading session."""
 
 
 def phase_status(trading_session_sub_id: Code) -> Status:
@@ -112,15 +120,21 @@ def instrument_status(security_trading_status: Code) -> Status:
     return _OF_INSTRUMENT.get(_number(security_trading_status), Status.UNKNOWN)
 
 
+def is_undefined(security_trading_status: Code) -> bool:
+    """Whether an instrument's state is stated to be undefined (002 §11.1)."""
+    return _number(security_trading_status) == _UNDEFINED
+
+
 def _number(code: Code) -> int:
     if isinstance(code, str):
-        return _NAMES.get(code, 0)
+        number = _NUMBERS.get(code)
+        return number if number is not None else int(code) if code.isdecimal() else 0
     return code or 0
 
 
 def _event(code: Code) -> int | None:
     if isinstance(code, str):
-        return TradingEvent[code] if code in TradingEvent.__members__ else None
+        return _EVENTS.get(code)
     return code
 
 
@@ -249,6 +263,16 @@ class Phases:
                 return TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
         return TradingEvent.SECURITY_STATUS_CHANGE
 
+    def members(self, group: GroupKey) -> list[int]:
+        """Return the instruments of a group."""
+        return list(self._members.get(group, ()))
+
+    def unknown_status(self, security_id: int) -> list[PhaseEvent]:
+        """Separate an instrument from its group with an undefined state (002 §11.1)."""
+        before = self.status(security_id)
+        self._states.setdefault(security_id, _State()).own = Status.UNKNOWN
+        return self._change(security_id, before)
+
     def security_status(
         self, security_id: int, security_trading_status: Code, event: Code = None
     ) -> list[PhaseEvent]:
@@ -314,7 +338,7 @@ def day_begins_ns(day: int) -> int:
 
 def sets_last_price(trade_condition: int, trd_sub_type: str | int | None) -> bool:
     """Whether a trade sets the last price."""
-    return not trade_condition & NOT_LAST_CONDITIONS and trd_sub_type not in NOT_LAST_SUB_TYPES
+    return not trade_condition & NOT_LAST_CONDITIONS and trd_sub_type not in _NOT_LAST
 
 
 def set_last_price(

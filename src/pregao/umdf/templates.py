@@ -1,18 +1,24 @@
-"""Template ids and flag bits of Binary UMDF by name, from the bundled schema.
+"""Template ids, flag bits and enumeration values of Binary UMDF, from the bundled schema.
 
-No other module states such a number.
+No other module states such a number. Decoded messages and message tables show the names that the
+wire's version gives to enumeration values, and versions rename them: a rule is stated over numbers,
+and `by_name` and `value_names` apply it to the names of all versions.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pregao.errors import SchemaError
 from pregao.sbe.model import Choice, SetType
-from pregao.schemas.bundle import bundled, bundled_message_ids
+from pregao.schemas.bundle import bundled, bundled_message_ids, bundled_values
+
+T = TypeVar("T")
 
 _IDS = bundled_message_ids("umdf")
 
@@ -74,6 +80,27 @@ def _choice(set_name: str, name: str) -> Choice:
     raise SchemaError(f"the bundled UMDF schema has no {set_name}.{name}")
 
 
+def by_name(enumeration: str, rule: Mapping[int, T]) -> dict[str, T]:
+    """Return a rule over the values of an enumeration, by their names in all versions."""
+    values = bundled_values("umdf", enumeration)
+    unknown = rule.keys() - values.values()
+    if unknown:
+        raise SchemaError(f"no bundled UMDF schema has {enumeration} {min(unknown)}")
+    return {name: rule[value] for name, value in values.items() if value in rule}
+
+
+def value_names(enumeration: str, *values: int) -> frozenset[str]:
+    """Return all names that versions give to these values of an enumeration."""
+    return frozenset(by_name(enumeration, dict.fromkeys(values, True)))
+
+
+def current_names(enumeration: str) -> dict[str, str]:
+    """Return the current name of each value of an enumeration, by its names in all versions."""
+    values = bundled_values("umdf", enumeration)
+    newest = {value: name for name, value in values.items()}  # older names come first
+    return {name: newest[value] for name, value in values.items()}
+
+
 END_OF_EVENT: Final = flag("MatchEventIndicator", "EndOfEvent")
 """The message is the last of its event."""
 RECOVERY: Final = flag("MatchEventIndicator", "RecoveryMsg")
@@ -82,8 +109,34 @@ IMPLIED: Final = flag("MatchEventIndicator", "Implied")
 """The message is about an implied order; the bit had another meaning in earlier versions."""
 IMPLIED_SINCE: Final = _choice("MatchEventIndicator", "Implied").since_version
 """The first schema version in which the bit has this meaning."""
+NOT_OPTIONS: Final = frozenset({90, 140, 141})
+"""Security sub types of strategies and rollovers that are listed among options but are none: they
+have no strike price (000 §16.1, 002 §13.4)."""
 OUT_OF_SEQUENCE: Final = flag("TradeCondition", "OutOfSequence")
 """The trade does not set the last price."""
+
+
+class UpdateAction(IntEnum):
+    """Update action of an entry (mDUpdateAction)."""
+
+    NEW = 0
+    CHANGE = 1
+    DELETE = 2
+    DELETE_THRU = 3
+    DELETE_FROM = 4
+    OVERLAY = 5
+
+
+BID: Final = ord("0")
+"""Value of mDEntryType: an order to buy."""
+OFFER: Final = ord("1")
+"""Value of mDEntryType: an order to sell."""
+DELETED: Final = value_names("MDUpdateAction", UpdateAction.DELETE)
+"""Names of mDUpdateAction: the statistic is withdrawn."""
+LISTED: Final = value_names("SecurityUpdateAction", ord("A"))
+"""Names of securityUpdateAction: the instrument is new."""
+DELISTED: Final = value_names("SecurityUpdateAction", ord("D"))
+"""Names of securityUpdateAction: the instrument is removed."""
 
 
 def implied_mask(version: int) -> int:
