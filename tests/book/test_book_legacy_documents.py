@@ -6,7 +6,7 @@ from pregao.book.position_book import PositionBook
 from pregao.book.price_depth_book import PriceDepthBook
 from pregao.book.replay import BookKind, Replay
 from pregao.book.state import FaultCode, State
-from pregao.book.update_rows import rows_of
+from pregao.book.update_rows import NULL, rows_of
 from pregao.book.updates import (
     LevelAdded,
     LevelChanged,
@@ -85,6 +85,28 @@ def test_9_1_1_a_change_keeps_its_position():
     assert book.apply(change) is None
     assert rows(book, BID) == [(5000, 1058), (100, 1058), (3000, 1057), (4000, 1054)]
     assert replayed(change) == rows(book, BID)
+
+
+def test_9_1_1_a_change_without_a_price_keeps_it():
+    book, feed = order_depth_book()
+    change = feed.change(BID, None, None, 100, position=3)
+    assert book.apply(change) is None
+    assert rows(book, BID) == [(5000, 1058), (4000, 1058), (100, 1057), (4000, 1054)]
+    assert book.levels(BID) == [
+        BookLevel(1058, 9000, 2), BookLevel(1057, 100, 1), BookLevel(1054, 4000, 1),
+    ]  # fmt: skip
+    assert replayed(change) == rows(book, BID)
+
+
+def test_9_1_1_an_order_without_a_price_stays_one():
+    book, feed = order_depth_book()
+    updates = [
+        feed.new(BID, 99, None, 700, position=1), feed.change(BID, None, None, 50, position=1),
+    ]  # fmt: skip
+    for update in updates:
+        assert book.apply(update) is None
+    assert rows(book, BID)[:2] == [(50, None), (5000, 1058)]
+    assert replayed(*updates)[:2] == [(50, NULL), (5000, 1058)]
 
 
 def test_9_2_the_price_depth_book_is_the_order_depth_book_added_up():

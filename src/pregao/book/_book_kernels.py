@@ -196,6 +196,7 @@ def apply_by_position(
         meta[u(w.ORDERS + side)] = count - position
         return 0
     at = last - position
+    rank = rank_of(side, price)
     if kind == w.CHANGE or kind == w.DELETE:
         first = np.int64(queue[u(base + at)])
         known = slots[u(first + w.KEY)]
@@ -204,7 +205,7 @@ def apply_by_position(
         if check and previous != w.NULL and previous != slots[u(first + w.SIZE)]:
             return w.WRONG_PREVIOUS_SIZE
         gone = kind == w.DELETE
-        if gone and check and price != w.NULL and rank_of(side, price) != slots[u(first + w.RANK)]:
+        if gone and check and price != w.NULL and rank != slots[u(first + w.RANK)]:
             return w.WRONG_PRICE
         leave_levels(
             meta, slots, ranks, ladder, side, position - 1, slots[u(first + w.SIZE)], depth
@@ -216,14 +217,16 @@ def apply_by_position(
             give(meta, slots, first)
             return 0
         if order_id == w.NULL:
+            # Named by its position alone: it keeps what the update does not state (002 §9.1.1).
             order_id = known
+            if price == w.NULL:
+                rank = slots[u(first + w.RANK)]
     else:
         first = take(meta, slots)
         for j in range(base + count, base + at, -1):
             queue[u(j)] = queue[u(j - 1)]
         queue[u(base + at)] = first
         meta[u(w.ORDERS + side)] = count + 1
-    rank = rank_of(side, price)
     fill(slots, first, order_id, rank, size, inserted, firm)
     slots[u(first + w.TAG)] = ((flags & w.IMPLIED) << w.IMPLIED_BIT) | side
     join_levels(meta, slots, ranks, ladder, queue, side, position - 1, rank, size, depth)

@@ -87,8 +87,12 @@ class PositionBook(OrderBook):
     def _change(self, update: OrderChanged) -> None:
         index = self._find(update)
         orders = self._sides[update.side]
-        order_id = orders[index].order_id if update.order_id is None else update.order_id
-        orders[index] = order_of(update, order_id)
+        order = order_of(update, update.order_id)
+        if update.order_id is None:
+            # Named by its position alone: it keeps what the update does not state (002 §9.1.1).
+            price = orders[index].price if update.price is None else update.price
+            order = order._replace(order_id=orders[index].order_id, price=price)
+        orders[index] = order
 
     def _delete(self, update: OrderDeleted) -> None:
         index = self._find(update)
