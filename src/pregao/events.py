@@ -16,6 +16,7 @@ from pregao.records import record
 from pregao.umdf.news import NewsItem
 from pregao.umdf.phases import GroupKey, Status
 from pregao.umdf.sequencing import PacketKey
+from pregao.umdf.streams import Stream
 
 
 @record
@@ -76,6 +77,31 @@ class TradeBusted(ChannelEvent):
     trade_date: date | None
     price: int
     size: int
+
+
+@record
+class VenueTrade(ChannelEvent):
+    """A trade, or the bust of one, outside the electronic market (002 §10).
+
+    Only the legacy feed publishes them. They are neither last prices nor part of any volume, and
+    their numbers are those of their venue.
+    """
+
+    security_id: int
+    event: int
+    venue: str
+    """MDStreamID: X for ex-pit, S for surveillance, O for exercise, C for over the counter."""
+    trade_id: int
+    trade_date: date | None
+    price: int | None
+    size: int
+    """0 for a bust."""
+    buyer: int | None
+    seller: int | None
+    transact_ns: int | None
+    corrects: bool
+    """Whether it replaces a trade of the same venue and number."""
+    busted: bool
 
 
 # States, statistics, instruments, news
@@ -193,6 +219,23 @@ class ChannelDown(ChannelEvent):
 @record
 class ChannelUp(ChannelEvent):
     """Packets arrive again, and all gaps since the silence are known."""
+
+
+@record
+class StreamSilent(ChannelEvent):
+    """Nothing arrived on a joined stream of a feed for three heartbeats (000 §6.5.10)."""
+
+    stream: Stream
+    feed: str
+    silent_ns: int
+
+
+@record
+class StreamActive(ChannelEvent):
+    """Packets of a silent stream arrive again."""
+
+    stream: Stream
+    feed: str
 
 
 @record

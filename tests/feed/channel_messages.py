@@ -61,12 +61,14 @@ def empty_book(security=1111, flags=END):
     )
 
 
-def definition(security=1111, symbol="PETR4", *, group="P1", action="ADD", total=1, last=False):
+def definition(
+    security=1111, symbol="PETR4", *, group="P1", action="ADD", total=1, last=False, issued=DAY
+):
     return encode(
         max(templates.SECURITY_DEFINITIONS), securityID=security, securityExchange="BVMF",
         securityGroup=group, symbol=symbol, securityUpdateAction=action, totNoRelatedSym=total,
         lastFragment="TRUE_VALUE" if last else "FALSE_VALUE", securityDesc="", securityType="CS",
-        minPriceIncrement=Decimal("0.01"), currency="BRL", issueDate=DAY, asset="PETR",
+        minPriceIncrement=Decimal("0.01"), currency="BRL", issueDate=issued, asset="PETR",
         securityIDSource=1, securitySubType=1, cfiCode="M", product=1,
         securityValidityTimestamp=0,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from pregao.schemas.bundle import bundled
 from pregao.umdf.layout import ENCODING_TYPE, FRAMING_HEADER, MESSAGE_HEADER
 from pregao.umdf.packets import PacketHeader
 
-VERSIONS = (7, 8, 9, 10, 15, 16)
+VERSIONS = (7, 8, 9, 10, 15, 16, 17)
 MESSAGE_BYTES = 12
 """The framing header and the message header."""
 

@@ -52,6 +52,16 @@ def synchronized(**settings):
 # Synchronization
 
 
+@pytest.mark.parametrize("issued", [-719163, 2932897, -(2**31), 2**31 - 1])
+def test_an_instrument_issued_on_a_day_that_is_no_date_is_known(issued):
+    driven = Driven()
+    driven.send(heartbeat(11))
+    driven.definitions(1, [definition(issued=issued, total=2), definition(2222, "V", total=2)])
+    driven.snapshots(1, [snapshot(10, 4, reports=2)], [snapshot(10, 7, reports=2, security=2222)])
+    assert driven.channel.state is ChannelState.LIVE
+    assert [each.symbol for each in driven.channel.instruments.values()] == ["PETR4", "V"]
+
+
 def test_6_5_9_the_streams_are_joined_and_left_as_documented():
     driven = Driven(start=False)
     driven.channel.start(driven.now)
@@ -373,7 +383,7 @@ def test_6_2_after_three_silent_heartbeats_the_channel_is_down_and_its_books_unc
     driven.wait(SECOND // 5)
     assert driven.channel.state is ChannelState.DOWN
     assert driven.state() == driven.state(2222) == "UNCONFIRMED"
-    assert [type(each) for each in driven.events()] == [channel_events.ChannelDown]
+    assert driven.tally() == {"ChannelDown": 1, "StreamSilent": 2}
     driven.send(packet(11, order(5, 1)), feeds="B")
     assert driven.channel.state is ChannelState.LIVE
     assert (driven.state(), driven.state(2222)) == ("VALID", "EMPTY")
@@ -387,6 +397,81 @@ def test_6_2_one_feed_is_enough_to_be_alive():
         driven.send(heartbeat(11), feeds="B")
     assert driven.channel.state is ChannelState.LIVE
     assert (driven.channel.is_alive("A"), driven.channel.is_alive("B")) == (False, True)
+
+
+JOINED = [(INCREMENTAL, "A"), (INCREMENTAL, "B"), (SNAPSHOT, "A"), (DEFINITION, "A")]
+
+
+def keep_alive(driven, lines, seconds):
+    """Send a heartbeat a second on some lines, in the middle of it."""
+    for _ in range(seconds):
+        driven.wait(SECOND // 2)
+        for stream, feed in lines:
+            driven.send(heartbeat(1), feeds=feed, stream=stream)
+        driven.wait(SECOND // 2)
+
+
+@pytest.mark.parametrize(
+    "silent", [JOINED[:at] + JOINED[at + 1 :] for at in range(4)] + [JOINED, []]
+)
+def test_000_6_5_10_silence_of_every_joined_stream_is_detected(silent):
+    driven = Driven()
+    assert driven.joined == set(JOINED)
+    heard = [line for line in JOINED if line not in silent]
+    keep_alive(driven, heard, 2)
+    assert driven.events(channel_events.StreamSilent) == []
+    keep_alive(driven, heard, 2)
+    found = driven.events(channel_events.StreamSilent)
+    assert {(each.stream, each.feed) for each in found} == set(silent)
+    assert all(each.silent_ns == 3 * SECOND for each in found)
+    counters = driven.channel.counters
+    assert (counters.silent, counters.silent_streams) == (set(silent), len(silent))
+    keep_alive(driven, heard, 5)
+    assert driven.events(channel_events.StreamSilent, channel_events.StreamActive) == []
+
+
+def test_000_6_5_10_a_wrong_address_of_the_snapshot_stream_does_not_look_like_a_slow_exchange():
+    driven = Driven()
+    driven.definitions(1, [definition(last=True)])
+    heard = JOINED[:2]
+    keep_alive(driven, heard, 2)
+    assert driven.channel.state is ChannelState.SYNCHRONIZING
+    keep_alive(driven, heard, 600)
+    assert driven.channel.state is ChannelState.SILENT
+    (found,) = driven.events(channel_events.StreamSilent)
+    assert (found.stream, found.feed, found.silent_ns) == (SNAPSHOT, "A", 3 * SECOND)
+    driven.send(packet(1, snapshot(0, None), version=9), stream=SNAPSHOT)
+    assert driven.channel.state is ChannelState.SYNCHRONIZING
+    (found,) = driven.events(channel_events.StreamActive)
+    assert (found.stream, found.feed) == (SNAPSHOT, "A")
+    assert driven.channel.counters.silent == set()
+
+
+def test_000_6_5_10_a_silent_feed_is_detected_while_the_other_is_followed():
+    driven = synchronized()
+    driven.events()
+    for _ in range(4):
+        driven.wait(SECOND)
+        driven.send(heartbeat(11), feeds="A")
+    (found,) = driven.events()
+    assert isinstance(found, channel_events.StreamSilent)
+    assert (found.stream, found.feed) == (INCREMENTAL, "B")
+    assert driven.channel.state is ChannelState.LIVE
+    assert (driven.state(), driven.state(2222)) == ("VALID", "EMPTY")
+    driven.send(heartbeat(11), feeds="B")
+    driven.wait(SECOND)
+    (found,) = driven.events()
+    assert (type(found), found.feed) == (channel_events.StreamActive, "B")
+    assert driven.channel.counters.silent == set()
+
+
+def test_000_6_5_10_a_stream_that_was_left_is_not_silent():
+    driven = synchronized()
+    assert driven.joined == set(JOINED[:2])
+    for _ in range(10):
+        driven.wait(SECOND)
+        driven.send(heartbeat(11), feeds="AB")
+    assert driven.events(channel_events.StreamSilent) == []
 
 
 def test_a_channel_that_comes_back_with_a_loss_confirms_nothing():

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import struct
+from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
 
 from pregao import events as channel_events
 from pregao.book.update_rows import NULL
+from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.event_batch import KINDS, EventBatch
+from pregao.feed.channel.market_state import MAX_DATES
+from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.fastpath.channel import FastChannel
+from pregao.sbe.codec import SchemaCodec
+from pregao.schemas.bundle import bundled
 from pregao.umdf import templates
 from pregao.umdf.phases import GroupKey, Status
 from pregao.umdf.sequencing import PacketKey
@@ -253,7 +261,86 @@ def test_14_phases_of_a_snapshot_loop_count_if_the_incremental_stream_had_none()
     assert driven.channel.phases.status(1111) is Status.CLOSE
 
 
+def in_version(version, template, values):
+    """A message of a version; one above 17 has its layout and a longer block."""
+    codec = SchemaCodec(bundled("umdf", min(version, 17))).codec(template)
+    message = codec.encode(values)
+    if version <= 17:
+        return message
+    length = int.from_bytes(message[:2], "little") + 4
+    return struct.pack("<HHHH", length, template, 2, version) + message[8:] + b"\x7f" * 4
+
+
+@pytest.mark.parametrize("kind", [Channel, FastChannel])
+@pytest.mark.parametrize("version", [16, 17, 18])
+def test_14_2_phases_18_and_21_rule_under_every_name(version, kind):
+    """Version 17 renamed them; 18 is unknown and read as 17."""
+    driven = channel()
+    driven.channel = kind(ChannelSettings(7, from_the_start=True))
+    driven.channel.start(driven.now)
+    driven.send(heartbeat(1))
+    driven.definitions(1, [definition(total=2), definition(2222, "VALE3", total=2)])
+    driven.events()
+
+    def group(value):
+        return in_version(
+            version, templates.SECURITY_GROUP_PHASE,
+            {"securityGroup": "P1", "matchEventIndicator": END, "tradingSessionID": 1,
+             "tradingSessionSubID": value, "securityTradingEvent": None, "tradeDate": DAY,
+             "tradSesOpenTime": None, "transactTime": 1},
+        )  # fmt: skip
+
+    driven.send(packet(1, group(21), theoretical(1, 10)))
+    assert driven.channel.phases.status(1111) is Status.RESERVED
+    assert set(shown(driven)) == {("TheoreticalOpeningPrice", None)}
+    driven.send(packet(2, group(18)))
+    assert driven.channel.phases.status(2222) is Status.PRE_CLOSE
+    assert shown(driven) == {}  # its auction is over
+    changed = [(each.before, each.now) for each in driven.events(channel_events.PhaseChanged)]
+    assert changed == [(Status.UNKNOWN, Status.RESERVED), (Status.RESERVED, Status.PRE_CLOSE)]
+
+
 # Statistics
+
+
+def settlement(rpt, price, flag=None, settl_date=None, version=17):
+    values = {
+        "securityID": 1111, "matchEventIndicator": END, "tradeDate": DAY,
+        "mDEntryPx": Decimal(price), "mDEntryTimestamp": 1, "openCloseSettlFlag": flag,
+        "priceType": None, "settlPriceType": "FINAL", "rptSeq": rpt, "settlDate": settl_date,
+    }  # fmt: skip
+    if version < 17:
+        del values["settlDate"]
+    return in_version(version, templates.SETTLEMENT_PRICE, values)
+
+
+def test_13_11_3_settlement_prices_without_a_flag_go_by_their_date():
+    """In version 17 the flag is optional; where it is sent it decides, as in older versions."""
+    driven = channel()
+    first, second = date(2026, 5, 20), date(2026, 5, 21)
+    driven.send(
+        packet(1, settlement(1, 10, "DAILY", version=16), settlement(2, 11, "DAILY", first)),
+        packet(2, settlement(3, 12, None, first), settlement(4, 13, None, second)),
+        packet(3, settlement(5, 14, None, first), settlement(6, 15), settlement(7, 16)),
+    )
+    assert shown(driven) == {
+        ("SettlementPrice", "DAILY"): Decimal(11), ("SettlementPrice", "2026-05-20"): Decimal(14),
+        ("SettlementPrice", "2026-05-21"): Decimal(13), ("SettlementPrice", None): Decimal(16),
+    }  # fmt: skip
+    kinds = [each.kind for each in driven.events(channel_events.StatisticChanged)]
+    days = ["2026-05-20", "2026-05-21", "2026-05-20"]
+    assert kinds == ["DAILY", "DAILY", *days, None, None]
+
+
+def test_the_number_of_settlement_dates_is_limited():
+    driven = channel()
+    dates = [date(2026, 1, 1) + timedelta(days=3 * n % 40) for n in range(40)]
+    for at, each in enumerate(dates, 1):
+        driven.send(packet(at, settlement(at, at, None, each)))
+    kept = [key[1] for key in shown(driven)]
+    assert sorted(kept) == [str(each) for each in sorted(set(dates))[-MAX_DATES:]]
+    removed = [e for e in driven.events(channel_events.StatisticChanged) if e.values is None]
+    assert len(removed) == 40 - MAX_DATES
 
 
 def test_13_11_bands_of_different_types_are_side_by_side():

@@ -12,9 +12,22 @@ from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.feed.legacy.book_updates import CHANGE, DELETE, DELETE_FROM, DELETE_THRU, NEW, OVERLAY
 from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
+from pregao.legacy.loop_line import LoopMessage
+from pregao.legacy.messages import MessageReader
+from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.streams import MEGABOLSA, PUMA, LegacyStream
 from pregao.legacy.times import moment_ns
-from tests.legacy.writing import entry, incremental, news, reset, snapshot
+from tests.legacy.writing import (
+    SENT,
+    datagram,
+    entry,
+    heartbeat,
+    incremental,
+    message,
+    news,
+    reset,
+    snapshot,
+)
 
 BID, ASK = "0", "1"
 BOOK = [
@@ -47,9 +60,9 @@ class Desk:
         self.number = self.number + 1 if number is None else number
         self.raw(incremental(self.number, *entries))
 
-    def raw(self, datagram, stream=LegacyStream.INCREMENTAL):
+    def raw(self, payload, stream=LegacyStream.INCREMENTAL):
         self.now += 1
-        self.channel.receive(stream, "A", datagram, self.now)
+        self.channel.receive(stream, "A", payload, self.now)
 
     def snapshot(self, last, rpt, *rows, **more):
         self.loop += 1
@@ -109,6 +122,31 @@ def test_002_9_a_new_entry_shifts_down_and_a_delete_shifts_up_from_bytes():
     )
     assert desk.rows(BID)[:2] == [(60, "10.58"), (4000, "10.58")]
     assert desk.state() is State.VALID
+
+
+def test_002_9_1_1_a_change_without_a_price_keeps_it_from_bytes():
+    desk = shown(*BOOK)
+    desk.send(entry(BID, CHANGE, rpt=8, position=3, size=60))
+    assert desk.rows(BID) == [(5000, "10.58"), (4000, "10.58"), (60, "10.57"), (4000, "10.54")]
+    assert desk.state() is State.VALID
+    levels = shown(*LEVELS)
+    levels.send(entry(BID, CHANGE, rpt=8, position=2, size=60, NumberOfOrders=1))
+    assert levels.levels(BID)[1] == (1, 60, "10.57")
+
+
+def test_002_9_1_1_note_2_only_its_position_identifies_an_order():
+    desk = Desk(from_the_start=True)
+    for size in (30, 20, 10):
+        rpt = desk.number + 1
+        desk.send(entry(BID, NEW, rpt=rpt, position=1, size=size, price="10.58", OrderID="5"))
+    # Two orders of different firms may have the same number, and a message that of another order.
+    desk.send(entry(BID, CHANGE, rpt=4, position=2, size=25, price="10.58", OrderID="9"))
+    desk.send(entry(BID, DELETE, rpt=5, position=3, OrderID="7", MDEntryBuyer="3"))
+    assert desk.rows(BID) == [(10, "10.58"), (25, "10.58")]
+    assert desk.state() is State.VALID
+    # A number without a position says nothing.
+    desk.send(entry(BID, DELETE, rpt=6, OrderID="5"))
+    assert desk.state() is State.STALE
 
 
 def test_002_9_2_1_bottom_row_handling_from_bytes():
@@ -251,6 +289,66 @@ def test_a_loop_with_a_missing_message_proves_nothing_absent():
     assert desk.state(2) is State.STALE
 
 
+@pytest.mark.parametrize(
+    "empty",
+    [[reset(), reset()], [reset(), heartbeat(1), reset()], [heartbeat(1), heartbeat(1)]],
+    ids=["MEGABOLSA", "MEGABOLSA with heartbeats", "PUMA"],
+)
+def test_002_15_2_an_empty_loop_proves_nothing(empty):
+    """It states no message that it is as of: books, prices and orders are as without it."""
+    joined = Desk()
+    joined.send(entry(BID, NEW, rpt=5, position=1, size=1, price="1.00"), number=20)
+    for payload in empty * 2:
+        joined.raw(payload, LegacyStream.MARKET_RECOVERY)
+    assert joined.state() is State.STALE
+    desk = shown(*BOOK)
+    desk.send(entry("7", NEW, rpt=8, price="11.03"))
+    desk.end_loop()
+    desk.send(entry(BID, NEW, rpt=10, position=1, size=1, price="10.58"), number=4)
+    desk.wait()
+    assert desk.state() is State.STALE
+    for payload in empty * 2:
+        desk.raw(payload, LegacyStream.MARKET_RECOVERY)
+    assert desk.state() is State.STALE
+    assert [key.entry_type for key in desk.channel.state.statistics[1111]] == ["7"]
+    desk.snapshot(4, 10, *BOOK[:4])
+    assert desk.state() is State.VALID
+    for payload in empty * 2:
+        desk.raw(payload, LegacyStream.MARKET_RECOVERY)
+    assert desk.state() is State.VALID
+    assert desk.rows(BID) == [row[1:] for row in BOOK[:4]]
+
+
+@pytest.mark.parametrize("in_entries", [False, True], ids=["PUMA", "MEGABOLSA"])
+@pytest.mark.parametrize(("following", "expected"), [(8, State.UNCONFIRMED), (9, State.STALE)])
+def test_002_15_2_the_count_of_a_snapshot_is_that_of_its_message_or_of_its_entries(
+    in_entries, following, expected
+):
+    desk = Desk()
+    desk.raw(news(1))
+    rows = [
+        {"MDEntryType": BID, "MDEntrySize": size, "MDEntryPx": Decimal(10)} for size in (1, 2, 3)
+    ]
+    own = MessageReader().read(
+        AssembledMessage(
+            1,
+            message(
+                "SnapshotFullRefresh_153", 1, LastMsgSeqNumProcessed=1, RptSeq=7, SecurityID=1111,
+                TotNumReports=1, MDEntries=rows,
+            ),
+        )
+    )  # fmt: skip
+    if in_entries:
+        del own.values["RptSeq"]
+        for each, count in zip(own.values["MDEntries"], (5, 7, 6), strict=True):
+            each["RptSeq"] = count
+    desk.channel.follower.snapshot(LoopMessage(1, own))
+    # Message 2 is lost: the count shows that it concerned the instrument, or not.
+    desk.send(entry(BID, NEW, rpt=following, position=1, size=9, price="10.00"), number=3)
+    desk.wait()
+    assert desk.state() is expected
+
+
 def test_snapshots_in_chunks():
     rows = [(BID, size, "10.00") for size in range(1, 400)]
     desk = shown(*rows)
@@ -283,6 +381,85 @@ def test_snapshots_of_the_sequence_before_a_reset_do_not_count_in_the_new_one():
     desk.send(entry(BID, NEW, 9, 1, position=1, size=1, price="1.00"))
     desk.send(entry(BID, NEW, 9, 2, position=1, size=1, price="1.00"))
     assert desk.state() is State.UNCONFIRMED
+
+
+def test_002_5_3_7_snapshots_of_a_loop_that_the_reset_interrupted_do_not_count():
+    desk = shown(*BOOK)
+    desk.raw(reset())
+    desk.number = 0
+    # The rest of the loop may still refer to the numbers before the reset.
+    desk.snapshot(1, 9, (BID, 1, "9.00"))
+    desk.send(entry(ASK, DELETE, rpt=8, position=1))
+    assert desk.state() is State.UNCONFIRMED
+    desk.end_loop()
+    desk.snapshot(1, 8, *BOOK[:4])
+    assert desk.state() is State.VALID
+    assert desk.rows(BID) == [row[1:] for row in BOOK[:4]]
+
+
+def definition(number, *rows, action="A"):
+    own = [
+        {
+            "Symbol": f"S{security}", "SecurityID": security, "ApplIDs": [{"ApplID": "10"}],
+            "SecurityUpdateAction": action, "Product": 4, "SecurityType": "FUT",
+            "SecuritySubType": "1", "SecurityDesc": "", "CFICode": "F", "CountryOfIssue": "BR",
+            "IssueDate": 20130101, "SecurityValidityTimestamp": 0, "SecurityGroup": "DI",
+        }
+        for security in rows
+    ]  # fmt: skip
+    return datagram(
+        "SecurityList_149", number, TotNoRelatedSym=len(rows), LastFragment="Y", RelatedSym=own,
+        SendingTime=str(SENT),
+    )  # fmt: skip
+
+
+def test_002_8_3_the_book_of_a_deleted_instrument_is_removed():
+    desk = shown(*BOOK)
+    desk.send(entry(BID, NEW, rpt=9, position=1, size=1, price="10.58"))
+    assert desk.state() is State.STALE
+    desk.number += 1
+    desk.raw(definition(desk.number, 1111, action="D"))
+    assert desk.channel.book(1111) is None
+    assert desk.channel.synchronized  # the deleted instrument waits for nothing
+    # A snapshot of before the deletion shows it still.
+    desk.snapshot(2, 9, *BOOK)
+    assert desk.channel.book(1111) is None
+    # An instrument of that number may be listed again.
+    desk.number += 1
+    desk.raw(definition(desk.number, 1111))
+    desk.snapshot(desk.number, 3, (BID, 7, "1.00"))
+    assert desk.rows(BID) == [(7, "1.00")]
+
+
+def test_002_8_3_a_whole_list_without_an_instrument_removes_its_book():
+    desk = shown(*BOOK)
+    for number, listed in ((1, [1111, 2]), (2, [2])):
+        desk.raw(definition(1, *listed), LegacyStream.INSTRUMENT_DEFINITION)
+        desk.raw(reset(), LegacyStream.INSTRUMENT_DEFINITION)
+        assert (desk.channel.book(1111) is not None) == (number == 1)
+        desk.number += 1  # a message is lost: it may have deleted an instrument
+        desk.send(entry(BID, NEW, 2, number, position=1, size=1, price="1.00"))
+        desk.wait()
+
+
+def test_002_6_1_snapshots_order_statistics_as_they_order_books():
+    desk = Desk()
+    desk.send(entry("7", NEW, rpt=5, price="12"), number=20)
+    # It is ahead of the incremental stream: its statistics count when that has reached it.
+    desk.snapshot(22, 7, ("8", None, "8"), (BID, 1, "9.00"))
+    assert [key.entry_type for key in desk.channel.state.statistics[1111]] == ["7"]
+    desk.send(entry("7", NEW, rpt=6, price="13"))
+    desk.send(entry("8", NEW, rpt=7, price="8"))
+    assert [key.entry_type for key in desk.channel.state.statistics[1111]] == ["8"]
+    # In a later loop it is missing: it has neither a book nor statistics.
+    desk.number += 1
+    desk.send(entry("7", NEW, 2, 1, price="1"))
+    desk.wait()
+    desk.end_loop()
+    desk.snapshot(desk.number, 1, ("7", None, "1"), security=2, reports=1)
+    desk.end_loop()
+    assert desk.state() is State.EMPTY
+    assert desk.channel.state.statistics[1111] == {}
 
 
 def test_002_5_3_8_book_reset_of_one_instrument():
@@ -409,7 +586,9 @@ def test_002_15_11_the_platform_decides_whether_a_time_has_milliseconds(platform
     (order,) = desk.channel.book(1111).orders(Side.BID)
     (trade,) = desk.channel.state.take_trades()
     assert (order.insert_time_ns, trade.time_ns) == (expected, expected)
-    desk.snapshot(desk.number, 7, (BID, 100, "10.58", when), security=2222)
+    last = {"TradeID": "9", "MDEntryDate": day, "MDEntryTime": str(digits)}
+    desk.snapshot(desk.number, 7, (BID, 100, "10.58", when), ("2", 3, "10.58", last), security=2222)
     desk.end_loop()
     (shown_order,) = desk.channel.book(2222).orders(Side.BID)
     assert shown_order.insert_time_ns == expected
+    assert desk.channel.state.last_trades[2222, "E"].time_ns == expected

@@ -12,15 +12,29 @@ from pregao.events import (
     ChannelDown,
     ChannelUp,
     EventsMissed,
+    FailedOver,
     GapFound,
+    StreamActive,
+    StreamSilent,
     TradeBusted,
     TradeDone,
+    VenueTrade,
 )
 from pregao.feed.channel.settings import ChannelSettings, ChannelState, Join, Leave, LegacyFeed
 from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.legacy.streams import DEAD_AFTER_NS
 from pregao.umdf.streams import Stream
-from tests.legacy.writing import entry, heartbeat, incremental, news, snapshot
+from pregao.umdf.templates import flag
+from tests.legacy import writing
+from tests.legacy.writing import (
+    SENT,
+    entry,
+    heartbeat,
+    incremental,
+    news,
+    reset,
+    snapshot,
+)
 
 START = 1_376_308_800_000_000_000
 SECURITY = 1111
@@ -86,6 +100,34 @@ def test_prices_of_trades_fit_a_column(price, expected):
     followed.receive(Stream.INCREMENTAL, "A", datagram, START)
     (trade,) = [event for event in followed.take_events() if isinstance(event, TradeDone)]
     assert trade.price == expected
+
+
+def test_002_10_a_trade_of_another_venue_is_an_event_of_its_own():
+    followed = channel()
+    trade = {"TradeID": "10", "MDEntryDate": 20130812}
+    for rpt, (venue, action, size, price) in enumerate(
+        [(None, 0, 100, "10.5"), ("X", 0, 7, "99"), ("X", 0, 8, "98"), ("E", 0, 90, "10.6"),
+         ("X", 2, None, "98"), ("O", 0, 5, "97")], 1
+    ):  # fmt: skip
+        own = entry("2", action, SECURITY, rpt, size=size, price=price, MDStreamID=venue, **trade)
+        followed.receive(Stream.INCREMENTAL, "A", incremental(rpt, own), START + rpt)
+    events = followed.take_events()
+    electronic = [
+        (event.trade_id, event.price, event.size, event.corrects, event.makes_last)
+        for event in events
+        if isinstance(event, TradeDone)
+    ]
+    assert electronic == [(10, 105_000, 100, False, True), (10, 106_000, 90, True, True)]
+    others = [
+        (event.venue, event.trade_id, event.price, event.size, event.corrects, event.busted)
+        for event in events
+        if isinstance(event, VenueTrade)
+    ]
+    assert others == [
+        ("X", 10, 990_000, 7, False, False), ("X", 10, 980_000, 8, True, False),
+        ("X", 10, 980_000, 0, False, True), ("O", 10, 970_000, 5, False, False),
+    ]  # fmt: skip
+    assert not [event for event in events if isinstance(event, TradeBusted)]
 
 
 def test_books_trades_and_gaps_are_emitted_in_order():
@@ -165,3 +207,156 @@ def test_a_slow_reader_is_notified_of_losses():
 def test_an_unknown_platform_is_refused():
     with pytest.raises(UsageError, match="PUMA or MEGABOLSA"):
         LegacyFeedChannel(ChannelSettings(72, legacy=LegacyFeed("BELL")))
+
+
+def test_002_5_3_7_a_book_is_not_valid_when_only_the_other_site_sends():
+    followed = channel()
+    for number in (1, 2):
+        for feed in "AB":
+            followed.receive(Stream.INCREMENTAL, feed, bid(number), START + number)
+    followed.receive(Stream.INCREMENTAL, "A", reset(), START + SECOND)
+    followed.take_actions()
+    # Feed A is synchronized with its own numbers, then falls silent; feed B has numbers of its own.
+    for each in snapshot(1, 0, 2, *[("0", 100, "10.00")] * 2, security=SECURITY):
+        followed.receive(Stream.SNAPSHOT, "A", each, START + SECOND)
+    for at in range(2, 33):
+        followed.receive(Stream.INCREMENTAL, "B", bid(at + 1), START + at * SECOND)
+        deadline = followed.deadline()
+        if deadline is not None and deadline <= START + at * SECOND:
+            followed.tick(START + at * SECOND)
+    # Now feed B is followed: its changes count, and the book waits for its snapshots.
+    assert followed.counters.failovers == 1
+    (failover,) = [event for event in followed.take_events() if isinstance(event, FailedOver)]
+    assert failover.site == ("B",)
+    assert followed.book(SECURITY).state is not State.VALID
+    assert Join(Stream.SNAPSHOT, "B") in followed.take_actions()
+    now = START + 33 * SECOND
+    rows = [("0", 7, "10.00")]
+    for each in snapshot(1, 33, 33, *rows, security=SECURITY):
+        followed.receive(Stream.SNAPSHOT, "A", each, now)
+    assert followed.book(SECURITY).state is not State.VALID  # they have the numbers of feed A
+    for each in snapshot(1, 33, 33, *rows, security=SECURITY):
+        followed.receive(Stream.SNAPSHOT, "B", each, now)
+    assert followed.book(SECURITY).state is State.VALID
+    assert [level.size for level in followed.book(SECURITY).bids] == [7]
+
+
+def test_002_5_1_1_only_messages_that_continue_the_sequence_are_signs_of_life():
+    followed = channel()
+    followed.receive(Stream.INCREMENTAL, "A", bid(5), START)
+    for at in range(1, 31):
+        followed.receive(Stream.INCREMENTAL, "A", bytes(range(40)), START + at * SECOND)
+        followed.receive(Stream.INCREMENTAL, "B", news(1), START + at * SECOND)
+    followed.tick(START + DEAD_AFTER_NS)
+    assert followed.state is ChannelState.DOWN
+    assert followed.book(SECURITY).state is not State.VALID
+
+
+@pytest.mark.parametrize("stream", [Stream.SNAPSHOT, Stream.DEFINITION])
+def test_002_5_2_the_loops_of_the_other_feed_are_joined_when_one_is_silent(stream):
+    followed = channel()
+    other = Stream.DEFINITION if stream is Stream.SNAPSHOT else Stream.SNAPSHOT
+    followed.take_actions()
+    for at in range(1, 30):
+        followed.receive(other, "A", heartbeat(1), START + at * SECOND)
+        for feed in "AB":
+            followed.receive(Stream.INCREMENTAL, feed, heartbeat(at), START + at * SECOND)
+    assert followed.deadline() == START + DEAD_AFTER_NS
+    followed.tick(START + DEAD_AFTER_NS)
+    assert followed.take_actions() == [Leave(stream, "A"), Join(stream, "B")]
+    # If that is silent, too, it is feed A's turn again.
+    for at in range(30, 61):
+        followed.receive(other, "A", heartbeat(1), START + at * SECOND)
+        followed.tick(START + at * SECOND)
+    assert followed.take_actions() == [Leave(stream, "B"), Join(stream, "A")]
+
+
+def test_002_5_2_loops_are_joined_where_they_are():
+    legacy = LegacyFeed(snapshot_feeds=("B",), definition_feeds=("A", "B"))
+    followed = LegacyFeedChannel(ChannelSettings(72, legacy=legacy))
+    followed.start(START)
+    loops = [each for each in followed.take_actions() if each.stream is not Stream.INCREMENTAL]
+    assert loops == [Join(Stream.SNAPSHOT, "B"), Join(Stream.DEFINITION, "A")]
+
+
+def test_002_8_after_a_loss_the_channel_waits_for_definitions_and_states():
+    followed = channel()
+    definition = writing.datagram(
+        "SecurityList_149", 1, TotNoRelatedSym=0, LastFragment="Y", RelatedSym=[],
+        SendingTime=str(SENT),
+    )  # fmt: skip
+    followed.receive(Stream.INCREMENTAL, "A", bid(1), START)
+    followed.receive(Stream.DEFINITION, "A", definition, START)
+    assert followed.state is ChannelState.LIVE
+    followed.receive(Stream.INCREMENTAL, "A", news(3), START + 1)
+    followed.tick(START + SECOND)
+    assert followed.state is ChannelState.HEALING
+    followed.take_actions()
+    for each in snapshot(1, 3, 1, ("0", 100, "10.00"), security=SECURITY):
+        followed.receive(Stream.SNAPSHOT, "A", each, START + 3 * SECOND)
+    followed.receive(Stream.SNAPSHOT, "A", reset(), START + 3 * SECOND)
+    assert followed.book(SECURITY).state is State.VALID
+    assert followed.state is ChannelState.HEALING  # definitions may have been lost, too
+    followed.receive(Stream.DEFINITION, "A", reset(), START + 4 * SECOND)
+    followed.receive(Stream.DEFINITION, "A", definition, START + 4 * SECOND)
+    assert followed.state is ChannelState.LIVE
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "sub_type"),
+    [(None, [], None), ("R", ["OpeningPrice"], None),
+     ("X L", ["Crossed", "LastTradeAtTheSamePrice"], None),
+     ("3", [], "MULTI_ASSET_TRADE"), ("X 3", ["Crossed"], "MULTI_ASSET_TRADE")],
+)  # fmt: skip
+def test_002_10_1_conditions_of_trades_are_those_of_the_binary_feed(text, names, sub_type):
+    followed = channel()
+    own = entry("2", 0, SECURITY, 1, TradeID="7", size=1, price="10", TradeCondition=text)
+    followed.receive(Stream.INCREMENTAL, "A", incremental(1, own), START)
+    (trade,) = [event for event in followed.take_events() if isinstance(event, TradeDone)]
+    expected = sum(flag("TradeCondition", name) for name in names)
+    assert (trade.condition, trade.sub_type) == (expected, sub_type)
+
+
+def test_002_10_1_a_term_trade_and_a_late_one_are_marked():
+    followed = channel()
+    when = {"MDEntryDate": 20130812}
+    own = [
+        entry("2", 0, SECURITY, 1, TradeID="7", size=1, price="10", **when),
+        entry("2", 0, SECURITY, 2, TradeID="8", size=1, price="10", SellerDays=30, **when),
+        entry("2", 0, SECURITY, 3, TradeID="6", size=1, price="10", **when),
+    ]
+    followed.receive(Stream.INCREMENTAL, "A", incremental(1, *own), START)
+    trades = [event for event in followed.take_events() if isinstance(event, TradeDone)]
+    found = [(each.trade_id, each.forward, each.makes_last) for each in trades]
+    assert found == [(7, False, True), (8, True, True), (6, False, False)]
+
+
+def test_002_5_3_6_the_silence_of_one_of_two_feeds_is_detected():
+    followed = LegacyFeedChannel(ChannelSettings(72, from_the_start=True, legacy=LegacyFeed()))
+    followed.start(START)
+    for at in range(1, 31):
+        for stream in (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION):
+            followed.receive(stream, "A", heartbeat(at), START + at * SECOND)
+    followed.tick(START + DEAD_AFTER_NS)
+    silent = [each for each in followed.take_events() if isinstance(each, StreamSilent)]
+    assert [(each.stream, each.feed) for each in silent] == [(Stream.INCREMENTAL, "B")]
+    assert followed.counters.silent == {(Stream.INCREMENTAL, "B")}
+
+
+@pytest.mark.parametrize("stream", [Stream.SNAPSHOT, Stream.DEFINITION])
+def test_002_5_3_6_the_silence_of_a_joined_stream_is_detected(stream):
+    followed = LegacyFeedChannel(ChannelSettings(72, feeds=("A",), legacy=LegacyFeed()))
+    followed.start(START)
+    other = Stream.DEFINITION if stream is Stream.SNAPSHOT else Stream.SNAPSHOT
+    for at in range(1, 31):
+        for active in (Stream.INCREMENTAL, other):
+            followed.receive(active, "A", heartbeat(at), START + at * SECOND)
+    assert followed.deadline() <= START + DEAD_AFTER_NS
+    followed.tick(START + DEAD_AFTER_NS)
+    (silent,) = [each for each in followed.take_events() if isinstance(each, StreamSilent)]
+    assert (silent.stream, silent.feed, silent.silent_ns) == (stream, "A", DEAD_AFTER_NS)
+    assert followed.state is ChannelState.SILENT
+    assert followed.counters.silent_streams == 1
+    followed.receive(stream, "A", heartbeat(1), START + DEAD_AFTER_NS + 1)
+    assert [each for each in followed.take_events() if isinstance(each, StreamActive)]
+    assert followed.state is ChannelState.SYNCHRONIZING

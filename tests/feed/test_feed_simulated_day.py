@@ -96,7 +96,7 @@ def check_the_end(follower, truth):
     assert orders > 50
 
 
-@pytest.mark.parametrize("version", [7, 9, 10, 15, 16])
+@pytest.mark.parametrize("version", [7, 9, 10, 15, 16, 17])
 def test_without_faults_every_version_gives_the_books_of_the_exchange(tmp_path, version):
     truth = simulated(tmp_path, version)
     follower, seen = followed(tmp_path, truth, from_the_start=True)

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import DecodeError
 from pregao.fast.xml import templates_from_bytes
-from pregao.legacy.incremental_line import IncrementalLine, LineGap, LineMessage, LineRestarted
+from pregao.legacy.incremental_line import (
+    IncrementalLine,
+    LineGap,
+    LineMessage,
+    LineRestarted,
+    LineSwitched,
+)
 from pregao.legacy.loop_line import LoopEnded, LoopLine, LoopMessage
 from pregao.legacy.messages import MessageReader, MsgType
 from pregao.legacy.reassembly import AssembledMessage
@@ -123,11 +129,11 @@ def test_002_5_2_megabolsas_feeds_are_never_mixed():
     # Feed A is dead: feed B is followed from its position, and books restart.
     later = 31 * SECOND
     assert line.is_dead(later)
-    events = line.receive("B", news(905), later)
-    assert [(event.packet_key.sequence_version, event.message.number) for event in events] == [
-        (2, 905)
-    ]
+    switched, received = line.receive("B", news(905), later)
+    assert switched == LineSwitched("B")
+    assert (received.packet_key, received.message.number) == ((2, 905), 905)
     assert line.followed == "B"
+    assert [line.numbers_agree(feed) for feed in "AB"] == [False, True]
 
 
 def test_packets_that_neither_feed_delivers_are_reported_after_a_while():
@@ -162,6 +168,101 @@ def test_002_5_3_7_a_reset_of_the_incremental_stream_restarts_it_once():
     (received,) = line.receive("B", news(2), 5)
     assert received.packet_key == (2, 2)
     assert line.counters.lost == 0
+
+
+def test_002_5_3_7_when_one_site_resets_alone_the_other_replaces_it_once_it_is_silent():
+    line = IncrementalLine()
+    for number in (1, 2, 3):
+        line.receive("A", news(number), 0)
+        line.receive("B", news(number), 0)
+    assert line.receive("A", reset(), SECOND) == [LineRestarted((2, 1))]
+    assert numbers(line.receive("A", news(1, "4 of B"), SECOND)) == [1]
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
+    # Feed B continues with its own numbers, which are not those of the line.
+    for number in range(4, 33):
+        assert line.receive("B", news(number), (number - 3) * SECOND) == []
+    assert not line.is_dead(31 * SECOND - 1)
+    assert line.is_dead(31 * SECOND)  # whatever feed B has sent
+    switched, received = line.receive("B", news(34), 31 * SECOND)
+    assert switched == LineSwitched("B")
+    assert (received.packet_key, received.feed) == ((3, 34), "B")
+    assert numbers(line.receive("B", news(35), 32 * SECOND)) == [35]
+    # Feed A is no longer the line's, until it restarts and sends the same as feed B.
+    assert numbers(line.receive("A", news(36, "other"), 33 * SECOND)) == []
+    assert [line.numbers_agree(feed) for feed in "AB"] == [False, True]
+
+
+def test_002_5_3_7_a_site_that_resets_later_has_other_numbers():
+    line = IncrementalLine()
+    for number in (1, 2, 3):
+        line.receive("A", news(number), 0)
+        line.receive("B", news(number), 0)
+    line.receive("A", reset(), 1)
+    for number in range(1, 6):
+        line.receive("A", news(number, f"story {number}"), 2)
+    line.receive("B", reset(), 3)  # its first message is the fifth of feed A
+    for number in range(1, 9):
+        assert line.receive("B", news(number, f"story {number + 4}"), 4) == []
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
+    assert numbers(line.receive("A", news(6, "story 6"), 5)) == [6]
+
+
+def test_002_5_3_7_sites_that_reset_together_are_one_sequence_again():
+    line = IncrementalLine()
+    for number in (1, 2, 3):
+        line.receive("A", news(number), 0)
+        line.receive("B", news(number), 0)
+    line.receive("A", reset(), 1)
+    line.receive("A", news(1, "story 1"), 2)
+    line.receive("B", reset(), 3)
+    # Feed B is ahead of feed A: its messages wait until one of them is also on feed A.
+    assert line.receive("B", news(2, "story 2"), 4) == []
+    assert line.receive("B", news(3, "story 3"), 4) == []
+    assert numbers(line.receive("A", news(2, "story 2"), 5)) == [2, 3]
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, True]
+    assert numbers(line.receive("B", news(4, "story 4"), 6)) == [4]
+
+
+def test_a_lost_reset_of_one_feed_leaves_the_line_with_the_other():
+    line = IncrementalLine()
+    for number in range(1, 200):
+        line.receive("A", news(number), 0)
+        line.receive("B", news(number), 0)
+    for at in range(1, 100):
+        assert numbers(line.receive("A", news(199 + at), at)) == [199 + at]
+        assert line.receive("B", news(at), at) == []
+    assert line.version == 1
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_002_5_3_7_messages_of_two_numberings_are_never_mixed(seed):
+    """Sites restart alone or together, lose messages and fall silent."""
+    draw = random.Random(seed)
+    line = IncrementalLine(max_wait_ns=MILLISECOND)
+    offset, silent_until, events, now = {"A": 0, "B": 0}, {"A": 0, "B": 0}, [], 0
+    for story in range(1, 150):
+        now += draw.choice([MILLISECOND, 20 * MILLISECOND, 2 * SECOND])
+        if draw.random() < 0.06:
+            restarted = draw.choice(["A", "B", "AB"])
+            for feed in restarted:
+                offset[feed] = story - 1
+                events += line.receive(feed, reset(), now)
+        if draw.random() < 0.04:
+            silent_until[draw.choice("AB")] = now + 40 * SECOND
+        sent = timestamp_digits(timestamp_ns(SENT) + now)
+        for feed in draw.sample("AB", 2):
+            if now >= silent_until[feed] and draw.random() > 0.1:
+                datagram = news(story - offset[feed], f"story {story}", SendingTime=sent)
+                events += line.receive(feed, datagram, now)
+    numberings: dict[int, set[int]] = {}
+    for event in events:
+        if isinstance(event, LineMessage):
+            story = int(event.message.values["Headline"].split()[1])
+            number = event.packet_key.sequence_number
+            numberings.setdefault(event.packet_key.sequence_version, set()).add(story - number)
+    assert {version: len(found) for version, found in numberings.items() if len(found) > 1} == {}
 
 
 def test_a_reset_at_the_start_restarts_nothing():

@@ -12,6 +12,7 @@ from pregao.legacy import recovery_messages as wire
 from pregao.legacy.incremental_line import IncrementalLine, LineMessage
 from pregao.legacy.recovery import (
     BYTES_PER_REPORT,
+    MAX_ATTEMPTS,
     GapFiller,
     MessageStore,
     RecoveredMessage,
@@ -20,8 +21,8 @@ from pregao.legacy.recovery import (
     RecoverySessionEnded,
     RequestFinished,
 )
-from pregao.legacy.recovery_messages import ApplRespError, MessageRange
-from tests.legacy.writing import message, news
+from pregao.legacy.recovery_messages import ApplReportType, ApplRespError, MessageRange
+from tests.legacy.writing import message, news, reset
 
 CLIENT = FixSessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
 SERVER = FixSessionSettings("BVMF", "CUSTOMER", acceptor=True)
@@ -116,6 +117,115 @@ def test_a_partly_available_range_is_reported():
     events = recovery.run()
     assert [event.number for event in events if isinstance(event, RecoveredMessage)] == [2, 3]
     assert events[-1] == RequestFinished(MessageRange("10", 2, 6), ApplRespError.NOT_AVAILABLE)
+
+
+def test_002_6_2_a_partly_available_range_is_answered_as_such():
+    recovery = Recovery(store_of([3, 4]))
+    recovery.run()
+    wanted = [MessageRange("10", 2, 4)]
+    recovery.client.session.send("BW", wire.request_fields("part", wanted), 0)
+    recovery.server.receive(recovery.client.take_output(), 0)
+    acknowledged, sent, reported = list(Parser().feed(recovery.server.take_output()))
+    missing = ApplRespError.NOT_AVAILABLE
+    assert wire.read_acknowledgement(acknowledged) == ("part", 1, {"10": missing})
+    assert [number for number, _ in wire.read_raw_data(sent)[2]] == [3, 4]
+    assert wire.read_report(reported) == ("part", "10", missing)
+    # What was found has been sent: the report says complete (1426=3), up to message 4.
+    assert (reported.number(1426), reported.number(1357)) == (ApplReportType.COMPLETE, 4)
+    # The client notices by itself that the first message is missing.
+    recovery = Recovery(store_of([3, 4]))
+    recovery.client.ask(MessageRange("10", 2, 4), 0)
+    assert recovery.run()[-1] == RequestFinished(MessageRange("10", 2, 4), missing)
+
+
+@pytest.mark.parametrize(("last", "expected"), [(7, [5, 6, 7]), (9000, [5, 6, 7]), (4, [])])
+def test_002_6_2_the_last_number_shows_that_numbers_have_restarted(last, expected):
+    recovery = Recovery(store_of([]))
+    recovery.run()
+    recovery.client.ask(MessageRange("10", 5, 7), 0)
+    recovery.client.take_output()
+    messages = [(number, message("News_143", number)) for number in (5, 6, 7)]
+    fields = [
+        (tag, last if tag == 1350 else value)
+        for tag, value in wire.raw_data_fields("1", "10", messages)
+    ]
+    recovery.server.session.send("URDR", fields, 0)
+    recovery.server.session.send("BY", wire.report_fields("1", "10", 3, 7), 0)
+    events = recovery.client.receive(recovery.server.take_output(), 0)
+    assert [each.number for each in events if isinstance(each, RecoveredMessage)] == expected
+    fault = None if expected else ApplRespError.NOT_AVAILABLE
+    assert events[-1] == RequestFinished(MessageRange("10", 5, 7), fault)
+
+
+def test_002_5_3_7_answers_to_requests_of_before_a_reset_are_dropped():
+    recovery = Recovery(store_of(range(1, 10)))
+    recovery.run()
+    line = IncrementalLine(("A",), max_wait_ns=2 * SECOND, recoverable=True)
+    filler = GapFiller("10", recovery.client)
+    line.receive("A", news(1), 0)
+    line.receive("A", news(4), 0)
+    filler.watch(line, 0)
+    filler.watch(line, 20 * MILLISECOND)
+    # The stream restarts while the answer is on its way, and messages 2 and 3 are missing again.
+    line.receive("A", reset(), 21 * MILLISECOND)
+    line.receive("A", news(1, "new"), 21 * MILLISECOND)
+    line.receive("A", news(4, "new"), 21 * MILLISECOND)
+    filler.watch(line, 21 * MILLISECOND)
+    events = recovery.run()
+    assert [event.number for event in events if isinstance(event, RecoveredMessage)] == [2, 3]
+    assert filler.take(events, line, 22 * MILLISECOND) == []
+    assert (line.awaited.first, line.awaited.last) == (2, 3)
+    filler.watch(line, 40 * MILLISECOND)
+    found = filler.take(recovery.run(), line, 41 * MILLISECOND)
+    assert [event.packet_key for event in found] == [(2, 2), (2, 3), (2, 4)]
+
+
+def test_002_5_3_7_the_end_of_a_request_of_before_a_reset_ends_no_later_one():
+    client = RecoveryClient(CLIENT, 0)
+    line = IncrementalLine(("A",), max_wait_ns=2 * SECOND, recoverable=True)
+    filler = GapFiller("10", client)
+    for payload in (news(1), news(4), reset(), news(1, "new"), news(4, "new")):
+        line.receive("A", payload, 0)
+    filler.watch(line, 0)
+    filler.watch(line, 20 * MILLISECOND)
+    assert filler.deadline_ns is None  # it is asked for
+    for version, expected in ((1, None), (2, 70 * MILLISECOND)):
+        ended = RequestFinished(MessageRange("10", 2, 3, version), ApplRespError.NOT_AVAILABLE)
+        assert filler.take([ended], line, 21 * MILLISECOND) == []
+        assert filler.deadline_ns == expected
+
+
+def test_002_6_2_each_gap_has_its_own_attempts():
+    client = RecoveryClient(CLIENT, 0)
+    line = IncrementalLine(("A",), max_wait_ns=60 * SECOND, recoverable=True)
+    filler = GapFiller("10", client)
+    now_ns = 0
+    for last in (3, 5, 7):
+        for number in (last - 2, last):
+            line.receive("A", news(number), now_ns)
+        requests = 0
+        filler.watch(line, now_ns)
+        while not filler.hopeless(now_ns):
+            now_ns = filler.deadline_ns
+            filler.watch(line, now_ns)
+            requests += filler.deadline_ns is None
+            wanted = MessageRange("10", last - 1, last - 1, 1)
+            filler.take([RequestFinished(wanted, ApplRespError.NOT_AVAILABLE)], line, now_ns)
+            now_ns += SECOND
+        assert requests == MAX_ATTEMPTS
+        line.give_up(now_ns)
+
+
+def test_002_6_2_only_what_was_requested_is_taken_and_once():
+    recovery = Recovery(store_of([]))
+    recovery.run()
+    recovery.client.ask(MessageRange("10", 5, 6), 0)
+    recovery.client.take_output()
+    messages = [(number, message("News_143", number)) for number in (4, 5, 5, 6, 7)]
+    fields = wire.raw_data_fields("1", "10", messages)
+    recovery.server.session.send(wire.RAW_DATA, fields, 0)
+    events = recovery.client.receive(recovery.server.take_output(), 0)
+    assert [event.number for event in events] == [5, 6]
 
 
 def test_002_5_3_7_nothing_before_a_reset_is_available():

@@ -8,6 +8,8 @@ import select
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -32,9 +34,14 @@ from pregao.live import (
     LiveEvent,
 )
 from pregao.net.sockets import receive_socket
+from pregao.sbe.codec import SchemaCodec
+from pregao.schemas.bundle import bundled
+from pregao.umdf.packets import PacketHeader, encode_packet
 from pregao.umdf.sequencing import PacketKey
+from pregao.umdf.streams import Stream
 from tests.live.config_text import config_text
-from tests.live.live_support import followed_at, unicast
+from tests.live.live_support import followed_at, running, unicast
+from tests.schemas.plain_facts import published_file
 from tests.waiting import PATIENCE_S
 
 BOOK = BookCopy(
@@ -147,6 +154,36 @@ def test_errors_are_one_line(pregao, tmp_path):
         done = pregao("live", "--config", path, "--json")
     assert done.code == 2
     assert "another program listens there" in done.err
+
+
+def test_a_named_schema_decodes_the_live_feed(pregao, tmp_path):
+    """Of its own version and of others."""
+    own = tmp_path / "own.xml"
+    own.write_bytes(published_file(17, settlDate="dayOfPrice"))
+    for version, expected in ((17, date(2026, 5, 20)), (16, None)):
+        values = {"securityID": 7, "matchEventIndicator": 0x80, "tradeDate": date(2026, 5, 21),
+                  "mDEntryPx": 1, "mDEntryTimestamp": 1, "openCloseSettlFlag": 0, "priceType": 2,
+                  "settlPriceType": 1, "rptSeq": 1, "settlDate": date(2026, 5, 20)}  # fmt: skip
+        if version < 17:
+            del values["settlDate"]
+        message = SchemaCodec(bundled("umdf", version)).codec(28).encode(values)
+        for compiled in (None, False):
+            config = replace(unicast(followed_at()[0]), schema_files=(str(own),))
+            payload = encode_packet(PacketHeader(51, 1, 1, 10**18), [message])
+
+            def read(handler, payload=payload):
+                channel = handler.channels[51].channel
+                channel.receive(Stream.INCREMENTAL, "A", payload, 10**18)
+                return [dict(each.values) for each in channel.statistics(7).values()]
+
+            with running(config, compiled=compiled) as handler:
+                (values_read,) = handler.call(read)
+            assert values_read["dayOfPrice"] == expected
+            assert "settlDate" not in values_read
+    path = tmp_path / "live.toml"
+    path.write_text(config_text(config))
+    missing = pregao("live", "--config", path, "--json", "--duration", "1s", "--schema", "no.xml")
+    assert (missing.code, "no.xml" in missing.err) == (2, True)
 
 
 def test_live_records_and_ends_in_time(pregao, tmp_path):

@@ -229,3 +229,22 @@ def test_a_channel_is_numbered_in_one_way(number):
 def test_a_configuration_as_text_is_read_as_it_was():
     config = parsed(EVERY_KEY)
     assert parsed(config_text(config)) == config
+
+
+def test_002_5_2_any_feed_of_a_legacy_channel_may_have_the_loops():
+    addresses = iter(range(30_000, 30_010))
+
+    def feeds(names):
+        return {name: f"233.252.14.1:{next(addresses)}" for name in names}
+
+    table = {"protocol": "legacy", "incremental": feeds("AB"), "snapshot": feeds("B")}
+    table["definition"] = feeds("AB")
+    (settings,) = parse_config({"channel": {"10": table}}).channels
+    assert settings.legacy.snapshot_feeds == ("B",)
+    assert settings.legacy.definition_feeds == ("A", "B")
+    table["snapshot"] = feeds("C")
+    with pytest.raises(UsageError, match=r"channel\.10\.snapshot\.C has no incremental stream"):
+        parse_config({"channel": {"10": table}})
+    del table["snapshot"]
+    with pytest.raises(UsageError, match=r"channel\.10\.snapshot is missing"):
+        parse_config({"channel": {"10": table}})

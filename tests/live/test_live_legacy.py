@@ -118,7 +118,8 @@ def test_a_configuration_names_the_feed_and_its_platform():
     }
     own = {"protocol": "legacy", "platform": "MEGABOLSA", "market_depth": 5}
     parsed = parse_config({"channel": {"72": {**lines, **own}}})
-    assert parsed.channels == (ChannelSettings(72, legacy=LegacyFeed("MEGABOLSA", 5)),)
+    feed = LegacyFeed("MEGABOLSA", 5, snapshot_feeds=("A",), definition_feeds=("A",))
+    assert parsed.channels == (ChannelSettings(72, legacy=feed),)
     for wrong, words in (
         ({"protocol": "fast"}, "must be umdf or legacy"),
         ({"protocol": "legacy", "platform": "BELL"}, "PUMA or MEGABOLSA"),

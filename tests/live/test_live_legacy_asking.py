@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import tomllib
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
@@ -20,15 +20,19 @@ from pregao.exchange.host.settings import parse_settings
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
+from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.fix.session import FixSessionSettings
 from pregao.legacy.recovery import MessageStore
 from pregao.legacy.streams import LegacyStream
 from pregao.live import FeedHandler, Line, LiveConfig, report
+from pregao.live import legacy_recovery_requests as requests
 from pregao.live.config import RecoveryGateways, parse_config
+from pregao.live.legacy_recovery_requests import RecoveryRequester
 from pregao.live.legacy_recovery_transport import recovery_server
 from pregao.net.addresses import Address
 from pregao.umdf.streams import Stream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
+from tests.legacy.writing import message, news, reset
 from tests.live.config_text import config_text
 from tests.net.net_support import free_port
 from tests.waiting import PATIENCE_S, until
@@ -152,7 +156,7 @@ def counted(handler, done):
 
 
 def connected(handler):
-    until(lambda: handler.call(lambda own: all(each.connected for each in own._askers)))
+    until(lambda: handler.call(lambda own: all(each.connected for each in own._requesters)))
 
 
 class GapRecorder:
@@ -267,7 +271,8 @@ def test_the_configuration_names_gateways_and_clients():
     }
     own = {"B": f"{HOST}:9621", "A": f"{HOST}:9620", "sender": "ME"}
     parsed = parse_config({"channel": {"1": {**table, "protocol": "legacy", "recovery": own}}})
-    expected = RecoveryGateways((Address(HOST, 9620), Address(HOST, 9621)), "ME")
+    addresses = (Address(HOST, 9620), Address(HOST, 9621))
+    expected = RecoveryGateways(addresses, "ME", feeds=("A", "B"))
     assert parsed.recoveries == {CHANNEL: expected}
     assert parsed.channels[0].legacy.recovery
     assert parsed.only([CHANNEL]).recoveries == {CHANNEL: expected}
@@ -289,3 +294,133 @@ def test_the_exchange_reports_the_address_of_its_recovery():
     parsed = parse_config(tomllib.loads(text))
     assert {own.addresses for own in parsed.recoveries.values()} == {(Address(HOST, 9620),)}
     assert len(parsed.recoveries) == len(parsed.channels)
+
+
+def test_002_6_2_megabolsa_asks_the_gateway_of_the_feed_that_it_follows():
+    now = system_clock()
+    addresses = (Address(HOST, free_port()), Address(HOST, free_port()))
+    gateways = RecoveryGateways(addresses, feeds=("A", "B"))
+    for platform, expected in (
+        ("MEGABOLSA", [addresses[:1], addresses[1:]]),
+        ("PUMA", [addresses] * 2),
+    ):
+        legacy = LegacyFeed(platform, recovery=True)
+        channel = LegacyFeedChannel(ChannelSettings(CHANNEL, from_the_start=True, legacy=legacy))
+        channel.start(now)
+        channel.receive(Stream.INCREMENTAL, "A", news(1), now)
+        requester = RecoveryRequester([channel], gateways, lambda: None)
+        found = [requester.addresses]
+        channel.receive(Stream.INCREMENTAL, "B", news(500), now + 31 * SECOND)
+        requester.work(now + 31 * SECOND)
+        found.append(requester.addresses)
+        requester.close(now + 31 * SECOND)
+        assert found == expected
+
+
+def news_store(feed, *numbers):
+    """The gateway's messages of a feed, whose headlines name it."""
+    store = MessageStore([str(CHANNEL)])
+    for number in numbers:
+        store.add(str(CHANNEL), number, message("News_143", number, Headline=f"{feed} {number}"))
+    return store
+
+
+@pytest.mark.parametrize("answering", [True, False], ids=["gateway A answers", "A is gone"])
+def test_002_6_2_megabolsa_fills_a_gap_of_the_feed_that_replaces_the_silent_one(
+    monkeypatch, answering
+):
+    # Feed B numbers other messages: A's gateway has other ones with the numbers that are missing.
+    monkeypatch.setattr(requests, "AGAIN_S", 600.0)  # nothing may wait for the next attempt
+    shift_ns = 0
+
+    def now():
+        return system_clock() + shift_ns
+
+    ports = free_port(), free_port()
+    gateways = RecoveryGateways(tuple(Address(HOST, port) for port in ports), feeds=("A", "B"))
+    legacy = LegacyFeed("MEGABOLSA", recovery=True)
+    channel = LegacyFeedChannel(
+        ChannelSettings(CHANNEL, from_the_start=True, reorder_ns=300 * SECOND, legacy=legacy)
+    )
+    channel.start(now())
+    stores = news_store("A", *range(1, 510)), news_store("B", *range(498, 504))
+    with ExitStack() as stack:
+        if answering:
+            stack.enter_context(serving(stores[0], ports[0]))
+        stack.enter_context(serving(stores[1], ports[1]))
+        requester = RecoveryRequester([channel], gateways, lambda: None)
+        stack.callback(lambda: requester.close(now()))
+
+        def works(done):
+            def step():
+                requester.work(now())
+                return done()
+
+            until(step, lambda: (requester.connected, channel.counters), seconds=30)
+
+        for number in (1, 3):
+            channel.receive(Stream.INCREMENTAL, "A", news(number, f"A {number}"), now())
+        if answering:
+            works(lambda: channel.counters.recovered_messages == 1)
+        shift_ns = 31 * SECOND
+        for number in (500, 503):
+            channel.receive(Stream.INCREMENTAL, "B", news(number, f"B {number}"), now())
+        recovered = 3 if answering else 2
+        works(lambda: channel.counters.recovered_messages == recovered)
+        headlines = [each["Headline"] for each in channel._channel.state.news]
+        first = ["A 1", "A 2", "A 3"] if answering else ["A 1", "A 3"]
+        assert headlines == [*first, "B 500", "B 501", "B 502", "B 503"]
+        assert channel.incremental.counters.lost == (0 if answering else 1)
+        assert requester.addresses == gateways.addresses[1:]
+
+
+@pytest.mark.parametrize("restarted", [True, False], ids=["A restarted", "same numbers"])
+def test_002_5_3_7_a_gateway_whose_feed_has_other_numbers_is_not_asked(restarted):
+    # Only feed B's gateway can be reached.
+    now, port = system_clock(), free_port()
+    addresses = (Address(HOST, 1), Address(HOST, port))
+    gateways = RecoveryGateways(addresses, feeds=("A", "B"))
+    channel = LegacyFeedChannel(
+        ChannelSettings(CHANNEL, from_the_start=True, legacy=LegacyFeed(recovery=True))
+    )
+    channel.start(now)
+    for feed in "AB":
+        channel.receive(Stream.INCREMENTAL, feed, news(1), now)
+    with serving(news_store("B", *range(1, 10)), port):
+        requester = RecoveryRequester([channel], gateways, lambda: None)
+        try:
+
+            def works(done):
+                def step():
+                    requester.work(system_clock())
+                    return done()
+
+                until(step, lambda: (requester.connected, channel.counters), seconds=30)
+
+            works(lambda: requester.connected)
+            if restarted:
+                channel.receive(Stream.INCREMENTAL, "A", reset(), system_clock())
+                channel.receive(Stream.INCREMENTAL, "A", news(1, "A 1"), system_clock())
+            channel.receive(Stream.INCREMENTAL, "A", news(3, "A 3"), system_clock())
+            works(lambda: channel.incremental.awaited is None)
+        finally:
+            requester.close(system_clock())
+    lost = channel.counters.recovered_messages, channel.counters.lost_packets
+    assert lost == ((0, 1) if restarted else (1, 0))
+
+
+def test_002_6_2_channels_of_megabolsa_have_sessions_of_their_own():
+    numbers = (CHANNEL, CHANNEL + 1)
+    for platform, expected in (("MEGABOLSA", [[1], [2]]), ("PUMA", [[1, 2]])):
+        legacy = LegacyFeed(platform, recovery=True)
+        lines = [Line(number, line.stream, line.feed, Address(HOST, free_port()))
+                 for number in numbers for line in local_lines()]  # fmt: skip
+        gateways = RecoveryGateways((Address(HOST, 1), Address(HOST, 1)), feeds=("A", "B"))
+        channels = tuple(ChannelSettings(number, legacy=legacy) for number in numbers)
+        config = LiveConfig(channels, tuple(lines), recoveries=dict.fromkeys(numbers, gateways))
+        with handled(config, GapRecorder()) as handler:
+            found = handler.call(
+                lambda own: [[each.settings.number for each in asker.channels]
+                             for asker in own._requesters]
+            )  # fmt: skip
+        assert found == expected

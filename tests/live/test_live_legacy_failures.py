@@ -150,7 +150,7 @@ def test_an_answer_of_the_recovery_port_that_fails_ends_the_connection_alone(
     with serving(published.store, port), handled(config_of(lines, port), recorder) as handler:
         connected(handler)
         published.trade()
-        first = handler.call(lambda own: own._askers[0]._connection)
+        first = handler.call(lambda own: own._requesters[0]._connection)
         monkeypatch.setattr(owner, name, failing(getattr(owner, name), 0))
         published.trade(1.0)
         published.trade()
@@ -160,7 +160,7 @@ def test_an_answer_of_the_recovery_port_that_fails_ends_the_connection_alone(
 
         until(lambda: channel().counters["failures"] == 1, channel)
         connected(handler)
-        assert handler.call(lambda own: own._askers[0]._connection) is not first
+        assert handler.call(lambda own: own._requesters[0]._connection) is not first
         assert first.fileno() == -1
 
         published.trade()
@@ -194,7 +194,10 @@ def test_a_connection_that_waits_after_an_answer_that_fails_is_used(monkeypatch)
     (old, far), (new, other) = socket.socketpair(), socket.socketpair()
     try:
         monkeypatch.setattr(RecoveryClient, "receive", failing(RecoveryClient.receive, 0))
-        for item in (old, b"8=FIX", legacy_recovery_requests._Closed(), new):
+        first, second = (
+            legacy_recovery_requests._Opened(each, gateways.addresses[0]) for each in (old, new)
+        )
+        for item in (first, b"8=FIX", legacy_recovery_requests._Closed(), second):
             asker._link._put(item)
         with pytest.raises(ZeroDivisionError):
             asker.work(0)

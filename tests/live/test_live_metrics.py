@@ -1,6 +1,6 @@
 """Prometheus metrics of the live feed: the names of counters and their HELP sentences."""
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_counters_are_named_by_their_unit():
     counters = asdict(
         ChannelCounters(
             unexpected_packets=1, undecoded_messages=2, lost_packets=3, recovered_messages=4,
-            outdated_snapshots=5, outages=6,
+            outdated_snapshots=5, outages=6, silent_streams=9,
         )
     )  # fmt: skip
     line = Line(51, Stream.INCREMENTAL, "A", parse_address("127.0.0.1:30001", "A"))
@@ -38,10 +38,14 @@ def test_counters_are_named_by_their_unit():
         ChannelState.LIVE,
         0,
         dict.fromkeys(State, 0),
-        {name: count for name, count in counters.items() if name != "feeds"},
+        {name: count for name, count in counters.items() if name not in ("feeds", "silent")},
         {"A": asdict(FeedCounters(first_arrivals=7))},
         (SECOND, 2 * SECOND, None),
-        (LineState(line, True, LineCounts(truncated=8)),),
+        (
+            LineState(line, True, LineCounts(truncated=8)),
+            LineState(replace(line, feed="B"), True, LineCounts()),
+        ),
+        frozenset({(Stream.INCREMENTAL, "B")}),
     )
     text = metrics_text(FeedReport(SECOND, 0, (channel,), None, 0))
     for sample in (
@@ -51,6 +55,9 @@ def test_counters_are_named_by_their_unit():
         'channel_recovered_messages_total{channel="51"} 4',
         'channel_outdated_snapshots_total{channel="51"} 5',
         'channel_outages_total{channel="51"} 6',
+        'channel_silent_streams_total{channel="51"} 9',
+        'line_silent{channel="51",stream="incremental",feed="A"} 0',
+        'line_silent{channel="51",stream="incremental",feed="B"} 1',
         'feed_first_arrivals_total{channel="51",feed="A"} 7',
         'line_truncated_total{channel="51",stream="incremental",feed="A"} 8',
         'feed_latency_seconds{channel="51",quantile="0.99"} 2.0',

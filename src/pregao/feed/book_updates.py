@@ -32,19 +32,26 @@ from pregao.feed.columns import MessageColumns
 from pregao.feed.messages import BookColumns
 from pregao.umdf import templates
 from pregao.umdf.loops import SnapshotHeader
+from pregao.umdf.templates import UpdateAction, by_name
 
-ACTIONS: Final[Mapping[str, UpdateKind]] = {
-    "NEW": UpdateKind.ADD,
-    "CHANGE": UpdateKind.CHANGE,
-    "DELETE": UpdateKind.DELETE,
-    "DELETE_THRU": UpdateKind.CLEAR_SIDE,
-    "DELETE_FROM": UpdateKind.REMOVE_TOP,
+ACTION_VALUES: Final[Mapping[int, UpdateKind]] = {
+    UpdateAction.NEW: UpdateKind.ADD,
+    UpdateAction.CHANGE: UpdateKind.CHANGE,
+    UpdateAction.DELETE: UpdateKind.DELETE,
+    UpdateAction.DELETE_THRU: UpdateKind.CLEAR_SIDE,
+    UpdateAction.DELETE_FROM: UpdateKind.REMOVE_TOP,
 }
 """Update kind by ``mDUpdateAction``: DELETE_THRU clears a side, DELETE_FROM removes its top."""
-LEVEL_ACTIONS: Final[Mapping[str, UpdateKind]] = {**ACTIONS, "OVERLAY": UpdateKind.OVERLAY}
+ACTIONS: Final[Mapping[str, UpdateKind]] = by_name("MDUpdateAction", ACTION_VALUES)
+"""The same by the names of the values."""
+LEVEL_ACTIONS: Final[Mapping[str, UpdateKind]] = by_name(
+    "MDUpdateAction", {**ACTION_VALUES, UpdateAction.OVERLAY: UpdateKind.OVERLAY}
+)
 """Update kind by action in books by price depth, which only the legacy feed has."""
-SIDES: Final[Mapping[str, Side]] = {"BID": Side.BID, "OFFER": Side.ASK}
+SIDE_VALUES: Final[Mapping[int, Side]] = {templates.BID: Side.BID, templates.OFFER: Side.ASK}
 """Sides by ``mDEntryType``."""
+SIDES: Final[Mapping[str, Side]] = by_name("MDEntryType", SIDE_VALUES)
+"""The same by the names of the values."""
 BOOK_TEMPLATES: Final = (
     templates.ORDER,
     templates.DELETE_ORDER,

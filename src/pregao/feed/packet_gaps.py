@@ -1,7 +1,8 @@
 """Packet gaps of a channel: packets that are missing, or that could not be read completely.
 
 A gap makes every book of the channel unconfirmed, from after the last packet before the gap until
-the book's next proof (see `pregao.umdf.gaps`).
+the book's next proof (see `pregao.umdf.gaps`). By time, it begins when that last packet was sent:
+no later time is known to be before the first missing packet.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from pregao.arrays import Int64Array, Uint8Array
+from pregao.clock import format_ns
 from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS, message_serial
 from pregao.umdf.sequencing import PacketKey
 
@@ -31,9 +33,14 @@ class PacketGap:
     """Number of packets; MANY if unknown."""
     unread: bool = False
     """Whether this is a received packet that could not be read completely."""
-    sending_ns: int = 0
-    """Sending time of what reveals the gap: the packet after it, or a heartbeat."""
-    capture_ns: int = 0
+    since_ns: int = 0
+    """Sending time of the last packet before the gap, or of the packet that could not be read; 0 if
+    the data begins with the gap."""
+    since_capture_ns: int = 0
+    """Capture time of that packet."""
+    until_ns: int = 0
+    """Sending time of what reveals the gap: the packet after it, or a heartbeat; 0 if unknown."""
+    until_capture_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -43,8 +50,10 @@ class PacketGapColumns:
     first: Int64Array
     packets: Int64Array
     unread: Uint8Array
-    sending: Int64Array
-    capture: Int64Array
+    since: Int64Array
+    since_capture: Int64Array
+    until: Int64Array
+    until_capture: Int64Array
 
     def __len__(self) -> int:
         return len(self.first)
@@ -57,13 +66,47 @@ class PacketGapColumns:
             np.array([gap.first for gap in ordered], np.int64),
             np.array([gap.packets for gap in ordered], np.int64),
             np.array([gap.unread for gap in ordered], np.uint8),
-            np.array([gap.sending_ns for gap in ordered], np.int64),
-            np.array([gap.capture_ns for gap in ordered], np.int64),
+            np.array([gap.since_ns for gap in ordered], np.int64),
+            np.array([gap.since_capture_ns for gap in ordered], np.int64),
+            np.array([gap.until_ns for gap in ordered], np.int64),
+            np.array([gap.until_capture_ns for gap in ordered], np.int64),
         )
 
     def take(self, chosen: Int64Array) -> PacketGapColumns:
         """Return the gaps at these indices."""
         return PacketGapColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
+
+    @property
+    def sending(self) -> Int64Array:
+        """Sending times that rows of tables give the gaps: of the last packet before, or after."""
+        return np.where(self.since > 0, self.since, self.until)
+
+    @property
+    def capture(self) -> Int64Array:
+        """Capture times that rows of tables give the gaps."""
+        return np.where(self.since > 0, self.since_capture, self.until_capture)
+
+    def describe(self, at: int, base: int) -> str:
+        """Return what is missing in a gap and when it was sent, in words."""
+        first, packets = int(self.first[at]), int(self.packets[at])
+        since, until = int(self.since[at]), int(self.until[at])
+        key = PacketKey.of_serial(first, base)
+        number, version = key.sequence_number, key.sequence_version
+        if packets >= MANY:
+            what = f"packets from {number} on"
+        elif packets == 1:
+            what = f"packet {number}"
+        else:
+            what = f"packets {number} to {number + packets - 1}"
+        if since and until:
+            when = f"between {format_ns(since)} and {format_ns(until)}"
+        else:
+            when = f"after {format_ns(since)}" if since else f"before {format_ns(until)}"
+        state = "is missing" if packets == 1 else "are missing"
+        if self.unread[at]:
+            when = f"at {format_ns(since)}" if since == until else when
+            state = "could not be read completely"
+        return f"{what} of sequence version {version}, sent {when}, {state}"
 
     @property
     def serials(self) -> Int64Array:

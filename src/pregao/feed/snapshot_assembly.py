@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from pregao.book.updates import Side
+from pregao.feed.book_updates import SIDES
 from pregao.feed.listener import EventMessage
 from pregao.umdf import templates
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
@@ -39,8 +41,8 @@ def whole_snapshots(
                 continue  # it refers to no packet
             snapshot = loop.header(header)
         elif template == templates.SNAPSHOT_ORDERS:
-            sides = [entry["mDEntryType"] for entry in values["noMDEntries"]]
-            bids, offers = sides.count("BID"), sides.count("OFFER")
+            sides = [SIDES.get(entry["mDEntryType"]) for entry in values["noMDEntries"]]
+            bids, offers = sides.count(Side.BID), sides.count(Side.ASK)
             snapshot = loop.orders(values["securityID"], bids, offers, part)
         elif template == templates.SECURITY_GROUP_PHASE:
             loop.phase(part)

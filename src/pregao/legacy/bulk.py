@@ -177,13 +177,21 @@ def _time_kind(template: Template) -> int:
     return _kernels.TIME_AS_TEXT if time.kind is FieldType.ASCII else _kernels.TIME_AS_NUMBER
 
 
-def moments_of(days: Int64Array, times: Int64Array, null: int) -> Int64Array:
+def moments_of(
+    days: Int64Array,
+    times: Int64Array,
+    null: int,
+    milliseconds: npt.NDArray[np.bool_] | None = None,
+) -> Int64Array:
     """Convert dates and times of day to nanoseconds: `times.moment_ns` for columns.
 
-    ``null`` marks missing values in the input and in the result.
+    ``null`` marks missing values in the input and in the result. ``milliseconds`` states which
+    times include them; None decides by their size.
     """
     untimed = times == null
-    digits = np.where(times >= FIRST_WITH_MILLISECONDS, times, times * 1000)
+    if milliseconds is None:
+        milliseconds = times >= FIRST_WITH_MILLISECONDS
+    digits = np.where(milliseconds, times, times * 1000)
     valid = (
         (days > 0) & (days < _DAY_AFTER_ALL) & (untimed | ((digits >= 0) & (digits < DAY_DIGITS)))
     )

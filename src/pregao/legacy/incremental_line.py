@@ -8,8 +8,10 @@ permanently, starts the next version, so that every message has a unique packet 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
+from pregao.clock import SECOND
 from pregao.errors import DecodeError
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
 from pregao.legacy.reassembly import AssembledMessage, Assembler, read_chunks
@@ -29,6 +31,12 @@ RECOVERY = "recovery"
 """Name used instead of a feed for messages that TCP recovery sent again."""
 MAX_STEPS_BACK = 64
 """Maximum consecutive messages with past numbers; after more, the numbers have restarted."""
+MIN_STEPS_BACK = 4
+"""Likewise while the line is silent: a few past numbers may only be late."""
+MAX_COMPARED = 4096
+"""Maximum number of messages kept of a feed, to compare its numbers with those of the line."""
+MAX_CLOCK_DIFFERENCE_NS = SECOND
+"""Maximum difference of the sending times of one message on both feeds."""
 
 
 @dataclass(slots=True)
@@ -77,7 +85,22 @@ class LineRestarted:
     packet_key: PacketKey
 
 
-LineEvent = LineMessage | LineGap | LineRestarted
+@dataclass(frozen=True, slots=True)
+class LineSwitched:
+    """The line now follows the numbers of another feed, because its own fell silent."""
+
+    feed: str
+
+
+LineEvent = LineMessage | LineGap | LineRestarted | LineSwitched
+
+
+class _Standing(Enum):
+    """Whether a feed's numbers are those of the line."""
+
+    AGREES = "it sends the messages of the line with the same numbers"
+    UNPROVEN = "its numbers restarted, perhaps at another message than those of the line"
+    APART = "its numbers are not those of the line"
 
 
 @dataclass(slots=True)
@@ -90,14 +113,26 @@ class _Feed:
     highest: int = 0
     back: int = 0
     """Number of consecutive messages with past numbers."""
-    last_received_ns: int | None = None
+    back_since_ns: int = 0
+    standing: _Standing = _Standing.AGREES
+    unproven: dict[int, LegacyMessage] = field(default_factory=dict)
+    """Messages since its numbers restarted, while its standing is unproven."""
+
+    def restart(self, version: int, standing: _Standing) -> None:
+        """Start the numbers again."""
+        self.version, self.highest, self.back = version, 0, 0
+        self.standing = standing
+        self.unproven.clear()
 
 
 class IncrementalLine:
     """The incremental stream: merges feeds A and B if the platform sends the same on both.
 
     MEGABOLSA's feeds may number messages differently, so only one is followed, and the other
-    replaces it when it falls silent.
+    replaces it when it falls silent. PUMA's feeds do so after the failure of one site, which
+    resets its own numbers only (002 §5.3.7): then the feed that was reset leads, and the other
+    replaces it when it falls silent, or joins it once both have sent the same message with the same
+    number. Silence means that no message continued the sequence, whatever else was received.
     """
 
     def __init__(
@@ -124,7 +159,27 @@ class IncrementalLine:
         self._heartbeat: PacketKey | None = None
         """Key of the last message delivered, if it was a heartbeat."""
         self._max_wait_ns = max_wait_ns
+        self._progress_ns: int | None = None
+        """When a message last continued the sequence."""
+        self._disputed = False
+        """Whether a feed may join the sequence once its numbers have been compared."""
+        self._recent: dict[int, LegacyMessage] = {}
+        """Messages of the version by number, while the numbers of a feed are unproven."""
         self._arbiter = self._new_arbiter()
+
+    @property
+    def progress_ns(self) -> int | None:
+        """When a message last continued the sequence; None before the first."""
+        return self._progress_ns
+
+    def numbers_agree(self, feed: str) -> bool:
+        """Whether a feed's numbers are those of the line."""
+        if self._followed is not None:
+            return feed == self._followed
+        source = self._feeds[feed]
+        if source.version == 0:
+            return self._version == 1
+        return source.version == self._version and source.standing is _Standing.AGREES
 
     @property
     def followed(self) -> str | None:
@@ -143,12 +198,7 @@ class IncrementalLine:
 
     def is_dead(self, now_ns: int) -> bool:
         """Whether the stream has been silent so long that it counts as failed (002 §5.1.1)."""
-        received_ns = [
-            each.last_received_ns
-            for each in self._feeds.values()
-            if each.last_received_ns is not None
-        ]
-        return bool(received_ns) and now_ns - max(received_ns) >= DEAD_AFTER_NS
+        return self._progress_ns is not None and now_ns - self._progress_ns >= DEAD_AFTER_NS
 
     @property
     def awaited(self) -> LineGap | None:
@@ -172,7 +222,6 @@ class IncrementalLine:
         self.counters.datagrams += 1
         source = self._feeds[feed]
         events = self._choose(feed, time_ns)
-        source.last_received_ns = time_ns
         if self._followed not in (None, feed):
             self.counters.ignored += 1
             return events
@@ -195,20 +244,19 @@ class IncrementalLine:
         """Switch to this feed if only one feed is followed and it has fallen silent."""
         if self._followed is None or self._followed == feed:
             return []
-        last_ns = self._feeds[self._followed].last_received_ns
-        if last_ns is not None and time_ns - last_ns < DEAD_AFTER_NS:
+        if self._progress_ns is not None and not self.is_dead(time_ns):
             return []
-        events: list[LineEvent] = []
-        if self._arbiter.expected is not None:
-            events = self._events(self._give_up())
-            self._begin_version(feed)
         self._followed = feed
-        return events
+        return self._switch(feed) if self._arbiter.expected is not None else []
+
+    def _switch(self, feed: str) -> list[LineEvent]:
+        """Follow the numbers of another feed: books must be synchronized with its snapshots."""
+        events = self._events(self._give_up())
+        self._begin_version(feed)
+        return [*events, LineSwitched(feed)]
 
     def _whole(self, feed: str, whole: AssembledMessage, time_ns: int) -> list[LineEvent]:
         source = self._feeds[feed]
-        if source.version == 0:
-            source.version = self._version
         try:
             message = self._reader.read(whole)
         except DecodeError:
@@ -216,23 +264,86 @@ class IncrementalLine:
             self.counters.rejected += 1
             return []
         number = message.number
+        if source.version == 0:
+            # Both feeds have the same numbers, until one of them restarts alone.
+            first = self._version == 1
+            source.restart(self._version, _Standing.AGREES if first else _Standing.UNPROVEN)
         if message.type is MsgType.SEQUENCE_RESET:
             self.counters.resets += 1
-            return self._reset(feed, message)
+            return self._reset(feed, message, time_ns)
         if message.type is MsgType.HEARTBEAT:
             self.counters.heartbeats += 1
         events: list[LineEvent] = []
+        if not source.highest and source.version == self._version != 1:
+            self._lead(source)
+        agrees = source.version == self._version and source.standing is _Standing.AGREES
+        if not agrees and self.is_dead(time_ns):
+            events, agrees = self._switch(feed), True
         if number < source.highest and self._is_past(source, number):
+            if not source.back:
+                source.back_since_ns = time_ns
             source.back += 1
-            if source.back > MAX_STEPS_BACK:
-                events = self._lost_reset(feed, number)
+            silent = self.is_dead(time_ns) and source.back >= MIN_STEPS_BACK
+            if silent or source.back > MAX_STEPS_BACK:
+                events += self._lost_reset(feed, number, time_ns)
+                agrees = source.standing is _Standing.AGREES
         elif number >= source.highest:
             source.back, source.highest = 0, number
-        key = PacketKey(source.version, number)
+        if not agrees and source.version == self._version:
+            return events + self._compare(feed, message, time_ns)
+        return events + self._accept(feed, PacketKey(source.version, number), message, time_ns)
+
+    def _accept(
+        self, feed: str, key: PacketKey, message: LegacyMessage, time_ns: int
+    ) -> list[LineEvent]:
+        """Add a message to the sequence."""
+        expected = self._arbiter.expected
+        if key.sequence_version == self._version:
+            # A silent stream may repeat the number of its last message in heartbeats.
+            if expected is None or key.sequence_number >= expected.sequence_number - 1:
+                self._progress_ns = time_ns
+            if self._disputed:
+                self._remember(self._recent, message)
         if key == self._heartbeat and message.type is not MsgType.HEARTBEAT:
             # The heartbeat delivered before has the number of this message.
-            return events + self._deliver(key, message, feed, time_ns)
-        return events + self._events(self._arbiter.accept(feed, key, time_ns, message))
+            return self._deliver(key, message, feed, time_ns)
+        events = self._events(self._arbiter.accept(feed, key, time_ns, message))
+        if self._disputed:
+            for other, source in self._feeds.items():
+                found = source.unproven.get(key.sequence_number)
+                if found is not None:
+                    events += self._compare(other, found, time_ns)
+        return events
+
+    @staticmethod
+    def _remember(messages: dict[int, LegacyMessage], message: LegacyMessage) -> None:
+        # A heartbeat may have the number of the message after it, and is the same at any time.
+        if message.type is not MsgType.HEARTBEAT:
+            messages.setdefault(message.number, message)
+        if len(messages) > MAX_COMPARED:
+            del messages[next(iter(messages))]
+
+    def _compare(self, feed: str, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
+        """Compare a message of a feed whose numbers restarted with that of the line."""
+        source = self._feeds[feed]
+        if source.standing is _Standing.APART:
+            return []
+        self._remember(source.unproven, message)
+        own = self._recent.get(message.number)
+        if own is None or message.type is MsgType.HEARTBEAT:
+            return []
+        if not _are_same(own, message):
+            source.standing = _Standing.APART
+            source.unproven.clear()
+            return []
+        waiting = sorted(source.unproven.items())
+        source.standing = _Standing.AGREES
+        source.unproven.clear()
+        self._disputed = not all(map(self.numbers_agree, self._feeds))
+        events: list[LineEvent] = []
+        for number, each in waiting:
+            events += self._accept(feed, PacketKey(self._version, number), each, time_ns)
+        return events
 
     def _is_past(self, source: _Feed, number: int) -> bool:
         expected = self._arbiter.expected
@@ -241,26 +352,49 @@ class IncrementalLine:
             or number < expected.sequence_number
         )
 
-    def _reset(self, feed: str, message: LegacyMessage) -> list[LineEvent]:
-        """Apply a SequenceReset of a feed; the second feed's copy does not restart anything."""
+    def _reset(self, feed: str, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
+        """Apply a SequenceReset of a feed.
+
+        Both feeds send one if the platform restarts, and only one feed if its site does. Whether
+        the numbers of a feed that follows are those of the line is shown by its messages.
+        """
         source = self._feeds[feed]
-        if source.version < self._version:
-            source.version, source.highest, source.back = self._version, 0, 0
+        if source.version != self._version or source.standing is not _Standing.AGREES:
+            self._restart_apart(source)
             return []
         if self._arbiter.expected is None:
             return []  # the platform starts: there were no messages before
         if source.highest == 0:
+            if any(each.highest for each in self._feeds.values()):
+                self._restart_apart(source)
             return []  # a repeated reset
         events = self._events(self._give_up())
-        return events + self._restart(feed, message.new_number)
+        return events + self._restart(feed, message.new_number, time_ns)
 
-    def _lost_reset(self, feed: str, number: int) -> list[LineEvent]:
+    def _restart_apart(self, source: _Feed) -> None:
+        """Restart the numbers of a feed that the line does not follow."""
+        source.restart(self._version, _Standing.UNPROVEN)
+        source.assembler.reset()
+        self._disputed = True
+
+    def _lead(self, source: _Feed) -> None:
+        """Let the feed lead that sends the first message of a version; the others must agree."""
+        own = [each for each in self._feeds.values() if each.version == self._version]
+        if not any(each.highest for each in own):
+            for each in own:
+                each.standing = _Standing.UNPROVEN
+            source.standing = _Standing.AGREES
+
+    def _lost_reset(self, feed: str, number: int, time_ns: int) -> list[LineEvent]:
         """Restart the numbers of a feed whose SequenceReset was lost."""
         source = self._feeds[feed]
-        if source.version < self._version:
-            source.version, source.highest, source.back = self._version, number, 0
-            return []
-        return self._events(self._give_up()) + self._restart(feed, number)
+        followed = source.version == self._version and source.standing is _Standing.AGREES
+        progress_ns = self._progress_ns
+        if followed and (progress_ns is None or progress_ns <= source.back_since_ns):
+            return self._events(self._give_up()) + self._restart(feed, number, time_ns)
+        self._restart_apart(source)
+        source.highest = number
+        return []
 
     def _give_up(self) -> list[FeedOutcome[LegacyMessage]]:
         """Deliver all held messages and declare the missing ones lost."""
@@ -269,16 +403,19 @@ class IncrementalLine:
             outcomes += list(self._arbiter.expire(deadline))
         return outcomes
 
-    def _restart(self, feed: str, number: int) -> list[LineEvent]:
+    def _restart(self, feed: str, number: int, time_ns: int) -> list[LineEvent]:
         self._begin_version(feed)
+        self._progress_ns = time_ns
         self._arbiter.heartbeat(self._version, number, 0)
         return [LineRestarted(PacketKey(self._version, number))]
 
     def _begin_version(self, feed: str) -> None:
         self._version = next_version(self._version)
         source = self._feeds[feed]
-        source.version, source.highest, source.back = self._version, 0, 0
+        source.restart(self._version, _Standing.AGREES)
         source.assembler.reset()
+        self._recent.clear()
+        self._disputed = self._followed is None and len(self._feeds) > 1
         self._arbiter = self._new_arbiter()
         self._heartbeat = None
 
@@ -309,3 +446,11 @@ class IncrementalLine:
         self._heartbeat = packet_key if message.type is MsgType.HEARTBEAT else None
         self.counters.delivered += 1
         return [LineMessage(packet_key, message, feed, time_ns)]
+
+
+def _are_same(one: LegacyMessage, other: LegacyMessage) -> bool:
+    """Whether two feeds sent the same message; each site may state its own sending time."""
+    times = one.sending_time_ns, other.sending_time_ns
+    if None not in times and abs((times[0] or 0) - (times[1] or 0)) > MAX_CLOCK_DIFFERENCE_NS:
+        return False
+    return {**one.values, "SendingTime": None} == {**other.values, "SendingTime": None}

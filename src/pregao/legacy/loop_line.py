@@ -51,6 +51,21 @@ class LoopLine:
         self._version = 1
         self._highest = 0
 
+    @property
+    def followed(self) -> str | None:
+        """The feed that is followed; None before the first datagram."""
+        return self._followed
+
+    @property
+    def version(self) -> int:
+        """The current loop."""
+        return self._version
+
+    def leave(self) -> None:
+        """Stop following a feed: the next datagram decides which one is followed."""
+        self._followed = None
+        self._next_loop()
+
     def receive(self, feed: str, datagram: bytes, time_ns: int) -> list[LoopMessage | LoopEnded]:
         """Process a datagram; other feeds are ignored until the followed one falls silent."""
         self.counters.datagrams += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import DecodeError, UsageError
@@ -51,6 +51,8 @@ class RecoveredMessage:
     channel: str
     number: int
     payload: bytes
+    sequence_version: int = 0
+    """Sequence version of its request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class _PendingRequest:
     """An outstanding request."""
 
     wanted: MessageRange
-    next_number: int
+    missing: set[int]
+    """Numbers of the messages that were not sent yet."""
 
 
 class RecoveryClient:
@@ -111,7 +114,7 @@ class RecoveryClient:
             )
         for first in range(wanted.first, wanted.last + 1, MAX_MESSAGES_PER_REQUEST):
             last = min(wanted.last, first + MAX_MESSAGES_PER_REQUEST - 1)
-            self._waiting.append(MessageRange(wanted.channel, first, last))
+            self._waiting.append(replace(wanted, first=first, last=last))
         self._send(now_ns)
 
     def receive(self, data: bytes, now_ns: int) -> list[RecoveryEvent]:
@@ -144,7 +147,8 @@ class RecoveryClient:
             wanted = self._waiting.popleft()
             self._requests += 1
             request_id = str(self._requests)
-            self._pending[request_id] = _PendingRequest(wanted, wanted.first)
+            numbers = range(wanted.first, wanted.last + 1)
+            self._pending[request_id] = _PendingRequest(wanted, set(numbers))
             self.session.send(wire.REQUEST, wire.request_fields(request_id, [wanted]), now_ns)
 
     def _message(self, message: FixMessage) -> list[RecoveryEvent]:
@@ -158,20 +162,34 @@ class RecoveryClient:
                 fault = faults.get(request.wanted.channel, ApplRespError.NOT_AVAILABLE)
                 return [RequestFinished(request.wanted, fault)]
             case wire.RAW_DATA:
-                request_id, channel, messages = wire.read_raw_data(message)
-                request = self._pending.get(request_id)
-                if request is not None and messages:
-                    request.next_number = messages[-1][0] + 1
-                return [RecoveredMessage(channel, number, payload) for number, payload in messages]
+                return self._raw_data(*wire.read_raw_data(message))
             case wire.REPORT:
                 request_id, _, reported = wire.read_report(message)
                 request = self._pending.pop(request_id, None)
                 if request is None:
                     return []
-                if reported is None and request.next_number <= request.wanted.last:
+                if reported is None and request.missing:
                     reported = ApplRespError.NOT_AVAILABLE
                 return [RequestFinished(request.wanted, reported)]
         return []
+
+    def _raw_data(
+        self,
+        request_id: str,
+        channel: str,
+        messages: list[tuple[int, bytes]],
+        last: int | None,
+    ) -> list[RecoveryEvent]:
+        request = self._pending.get(request_id)
+        if request is None or (last is not None and messages and last < messages[-1][0]):
+            return []  # the numbers have restarted since (002 §6.2)
+        events: list[RecoveryEvent] = []
+        for number, payload in messages:
+            if number in request.missing:
+                request.missing.discard(number)
+                version = request.wanted.sequence_version
+                events.append(RecoveredMessage(channel, number, payload, version))
+        return events
 
     def _lost(self, reason: str) -> list[RecoveryEvent]:
         unanswered = [request.wanted for request in self._pending.values()] + list(self._waiting)
@@ -270,16 +288,12 @@ class RecoveryServer:
     def _answer(self, request_id: str, wanted: list[MessageRange], now_ns: int) -> Iterator[None]:
         """Acknowledge, then send messages and a report per channel; yield between steps."""
         results = self._find(wanted)
-        faults = [
-            (each, result if isinstance(result, ApplRespError) else None)
-            for each, result in results
-        ]
-        failed = sum(fault is not None for _, fault in faults)
+        faults = [(each, _fault_of(each, result)) for each, result in results]
         answer = ApplRespType.ACCEPTED
-        if failed:
-            answer = ApplRespType.REFUSED if failed == len(results) else ApplRespType.PARTLY
-        if not results:
+        if all(isinstance(result, ApplRespError) for _, result in results):
             answer = ApplRespType.REFUSED
+        elif any(fault is not None for _, fault in faults):
+            answer = ApplRespType.PARTLY
         total = sum(
             0 if isinstance(result, ApplRespError) else len(result) for _, result in results
         )
@@ -294,8 +308,10 @@ class RecoveryServer:
                 )
             else:
                 yield from self._send(request_id, each.channel, result, now_ns)
-                last = result[-1][0]
-                report = wire.report_fields(request_id, each.channel, ApplReportType.COMPLETE, last)
+                report = wire.report_fields(
+                    request_id, each.channel, ApplReportType.COMPLETE, result[-1][0],
+                    _fault_of(each, result),
+                )  # fmt: skip
             self.session.send(wire.REPORT, report, now_ns)
 
     def _find(
@@ -330,6 +346,15 @@ class RecoveryServer:
             fields = wire.raw_data_fields(request_id, channel, part)
             self.session.send(wire.RAW_DATA, fields, now_ns)
             yield
+
+
+def _fault_of(
+    wanted: MessageRange, result: list[tuple[int, bytes]] | ApplRespError
+) -> ApplRespError | None:
+    """Return why some or all of the requested messages are not sent; None if all are."""
+    if isinstance(result, ApplRespError):
+        return result
+    return None if len(result) == len(wanted) else ApplRespError.NOT_AVAILABLE
 
 
 @dataclass(slots=True)
@@ -369,7 +394,8 @@ class GapFiller:
             self._since = (missing.sequence_version, missing.first, now_ns)
             self._tries, self._pending = 0, False
             self._next_ns = now_ns + MIN_WAIT_NS
-        wanted = MessageRange(self.channel, missing.first, missing.last)
+        version = missing.sequence_version
+        wanted = MessageRange(self.channel, missing.first, missing.last, version)
         # Larger gaps are left to the market recovery stream.
         self._many = len(wanted) > MAX_MESSAGES_PER_REQUEST
         if self._many or self._pending or self._tries >= MAX_ATTEMPTS or now_ns < self._next_ns:
@@ -382,16 +408,22 @@ class GapFiller:
     def take(
         self, events: Sequence[RecoveryEvent], line: IncrementalLine, now_ns: int
     ) -> list[LineEvent]:
-        """Pass recovered messages to the line; `watch` requests the others again later."""
+        """Pass recovered messages to the line; `watch` requests the others again later.
+
+        Messages that were requested before the numbers restarted are dropped (002 §5.3.7).
+        """
         line_events: list[LineEvent] = []
         for event in events:
             match event:
-                case RecoveredMessage(channel, number, payload) if channel == self.channel:
+                case RecoveredMessage(channel, number, payload, version) if (
+                    channel == self.channel and version == line.version
+                ):
                     message = self._read(number, payload)
                     if message is not None:
-                        line_events += line.recovered(line.version, message, now_ns)
+                        line_events += line.recovered(version, message, now_ns)
                 case RequestFinished(wanted) if wanted.channel == self.channel:
-                    self._pending = False
+                    if self._since is None or wanted.sequence_version == self._since[0]:
+                        self._pending = False
         return line_events
 
     def _read(self, number: int, payload: bytes) -> LegacyMessage | None:

@@ -56,6 +56,8 @@ class MessageRange:
     channel: str
     first: int
     last: int
+    sequence_version: int = 0
+    """Sequence version of the numbers at the client; it is not sent."""
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -128,8 +130,11 @@ def raw_data_fields(
     return [*fields, (_LENGTH, len(data)), (_DATA, data)]
 
 
-def read_raw_data(message: FixMessage) -> tuple[str, str, list[tuple[int, bytes]]]:
-    """Return the request ID, the channel, and the messages with their numbers."""
+def read_raw_data(message: FixMessage) -> tuple[str, str, list[tuple[int, bytes]], int | None]:
+    """Return the request ID, the channel, the messages with their numbers, and the last number.
+
+    The last number (ApplLastSeqNum) is below those of the messages if numbers have restarted.
+    """
     data = message.get(_DATA) or b""
     messages = []
     for each in message.groups(_NUMBERS, _NUMBER):
@@ -138,7 +143,7 @@ def read_raw_data(message: FixMessage) -> tuple[str, str, list[tuple[int, bytes]
         if end > len(data) or start == end:
             raise DecodeError("a message is empty or extends past the raw data")
         messages.append((_required(each, _NUMBER), data[start:end]))
-    return message.text(_REQ_ID), message.text(_APPL_ID), messages
+    return message.text(_REQ_ID), message.text(_APPL_ID), messages, message.number(_LAST)
 
 
 def report_fields(

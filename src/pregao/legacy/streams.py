@@ -60,10 +60,12 @@ class Platform:
     """Number of past messages that TCP recovery has; None for all since the last reset."""
     milliseconds: bool
     """Whether times of day include milliseconds (002 §15.11)."""
+    separate_states: bool
+    """Whether an instrument keeps its own state when its group gets another one (002 §15.6)."""
 
 
-PUMA = Platform("PUMA", 1420, True, True, 10_000, True)
-MEGABOLSA = Platform("MEGABOLSA", 1400, False, False, None, False)
+PUMA = Platform("PUMA", 1420, True, True, 10_000, True, True)
+MEGABOLSA = Platform("MEGABOLSA", 1400, False, False, None, False, False)
 PLATFORMS = {each.name: each for each in (PUMA, MEGABOLSA)}
 
 

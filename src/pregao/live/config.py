@@ -34,7 +34,7 @@ An error names the file, the table and the entry.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -92,6 +92,19 @@ class RecoveryGateways:
     """In order of preference."""
     sender: str = "CUSTOMER"
     target: str = "BVMF"
+    feeds: tuple[str, ...] = ()
+    """Feed of each gateway; none if they are those of any feed."""
+
+    def of(self, feeds: Collection[str]) -> tuple[Address, ...]:
+        """Return the gateways of some feeds, in order of preference."""
+        if not self.feeds:
+            return self.addresses
+        pairs = zip(self.feeds, self.addresses, strict=True)
+        return tuple(address for feed, address in pairs if feed in feeds)
+
+    def feed_of(self, address: Address) -> str | None:
+        """Return the feed of a gateway."""
+        return dict(zip(self.addresses, self.feeds, strict=False)).get(address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +124,8 @@ class LiveConfig:
     """TCP recovery gateways by channel."""
     realtime: bool = False
     """Whether to request real-time scheduling for the feed's thread."""
+    schema_files: tuple[str, ...] = ()
+    """SBE schema files that decode messages of every version, as ``--schema`` names them."""
 
     def groups(self, maximum: int | None = None) -> list[LiveConfig]:
         """Return a configuration for each worker process.
@@ -303,16 +318,19 @@ def _settings(
                 reading.fail(entry, f"must be an integer, was {table[entry]!r}")
             values[entry] = table[entry]
     feeds = tuple(each for each in names if each not in backup)
-    values["legacy"] = _legacy(reading, table, backup)
+    values["legacy"] = _legacy(reading, table, backup, lines)
     for site in filter(None, (feeds, backup)):
-        _check_loops(reading, site[0], lines)
+        if values["legacy"] is None:  # any feed of the legacy feed may have the loops
+            _check_loops(reading, site[0], lines)
     try:
         return ChannelSettings(number, feeds, tuple(backup), **values)
     except UsageError as error:
         reading.fail("", f"cannot be followed: {str(error).rstrip('.')}")
 
 
-def _legacy(reading: _Reading, table: Mapping[str, Any], backup: list[str]) -> LegacyFeed | None:
+def _legacy(
+    reading: _Reading, table: Mapping[str, Any], backup: list[str], lines: list[Line]
+) -> LegacyFeed | None:
     """Return the settings of a legacy channel, or None for a binary one."""
     protocol = reading.text(table, "protocol") or _PROTOCOLS[0]
     if protocol not in _PROTOCOLS:
@@ -333,7 +351,14 @@ def _legacy(reading: _Reading, table: Mapping[str, Any], backup: list[str]) -> L
             "market_depth",
             f"must be a number of price levels, or 0 for all orders, was {depth!r}",
         )
-    return LegacyFeed(platform, depth or None, "recovery" in table)
+    incremental, snapshot, definition = (
+        tuple(line.feed for line in lines if line.stream is stream) for stream in STREAMS
+    )
+    for stream, feeds in ((Stream.SNAPSHOT, snapshot), (Stream.DEFINITION, definition)):
+        for feed in feeds:
+            if feed not in incremental:
+                reading.fail(f"{stream.value}.{feed}", "has no incremental stream of that feed")
+    return LegacyFeed(platform, depth or None, "recovery" in table, snapshot, definition)
 
 
 def _recovery(reading: _Reading, table: Mapping[str, Any]) -> RecoveryGateways:
@@ -350,7 +375,9 @@ def _recovery(reading: _Reading, table: Mapping[str, Any]) -> RecoveryGateways:
         except PregaoError as error:
             inside.fail("", str(error).rstrip("."))
     names = {entry: inside.text(entries, entry) for entry in _NAMES if entry in entries}
-    return RecoveryGateways(tuple(addresses), **{k: v for k, v in names.items() if v})
+    return RecoveryGateways(
+        tuple(addresses), **{k: v for k, v in names.items() if v}, feeds=tuple(feeds)
+    )
 
 
 def _check_loops(reading: _Reading, feed: str, lines: list[Line]) -> None:

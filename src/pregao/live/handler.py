@@ -2,7 +2,7 @@
 
 Datagrams go to the channel of their line; the handler joins and leaves the streams that a channel
 requests, and passes its events to listeners. Other threads (a terminal, a metrics page, a user's
-program) submit functions with `ask`, which run between two batches, so that nothing needs a lock.
+program) submit functions with `call`, which run between two batches, so that nothing needs a lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pregao.feed.channel.settings import Join
 from pregao.feed.fastpath.channel import FastChannel
 from pregao.feed.fastpath.driver import DatagramColumns
 from pregao.feed.legacy.channel import LegacyFeedChannel
-from pregao.live.config import Line, LiveConfig
+from pregao.live.config import Line, LiveConfig, RecoveryGateways
 from pregao.live.latency import one_sent_ns, sent_ns
 from pregao.live.legacy_recovery_requests import RecoveryRequester
 from pregao.live.live_channel import (
@@ -41,21 +41,22 @@ from pregao.live.process_tuning import check_manner, raise_priority
 from pregao.live.recorder import Recorder
 from pregao.net.datagram_batch import DatagramBatch, LineCounts, LineReceiver
 from pregao.net.receiver import open_receiver
+from pregao.schemas.registry import Registry
 from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
 
 T = TypeVar("T")
 
 _MAX_WAIT_NS = 200 * MILLISECOND
-_AGAIN_NS = 5 * SECOND
+_RETRY_NS = 5 * SECOND
 """Delay before a refused operation is retried."""
-_ANSWER_S = 120.0
-"""Timeout of `FeedHandler.ask`: kernels may have to be compiled when the first packets arrive."""
-_LOOK_S = 1.0
+_CALL_TIMEOUT_S = 120.0
+"""Timeout of `FeedHandler.call`: kernels may have to be compiled when the first packets arrive."""
+_POLL_S = 1.0
 _FEW = 8
-_AT_EASE = 64
+_SMALL_BATCH = 64
 """Batches smaller than this leave time to process a backlog of messages."""
-_LOOKED_AT = 16
+_CATCH_UP_MESSAGES = 16
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +81,10 @@ class FeedHandler:
         if compiled is None and not kernels_compiled():
             warn_about_slowness()
         self.config = config
+        registry = Registry.from_environment(config.schema_files)
         self.channels = {
-            each.number: new_live_channel(each, compiled=compiled) for each in config.channels
+            each.number: new_live_channel(each, compiled=compiled, registry=registry)
+            for each in config.channels
         }
         self.recorder = recorder
         self.unrecorded = 0
@@ -94,7 +97,7 @@ class FeedHandler:
         self._ended: dict[Line, LineCounts] = {}
         """Counts of lines that were left."""
         self._route: dict[int, JoinedLine] = {}
-        self._again: dict[Line, int] = {}
+        self._retry_ns: dict[Line, int] = {}
         self._record_from_ns = 0
         self._listeners: list[EventListener] = []
         self._wanted = True
@@ -103,25 +106,29 @@ class FeedHandler:
         self._owners: NDArray[np.int64] = np.empty(0, np.int64)
         self._timed: NDArray[np.int64] = np.empty(0, np.int64)
         """Channel by line number: `_owners` has all lines, `_timed` those with measured latency."""
-        self._questions: queue.SimpleQueue[tuple[Callable[[FeedHandler], Any], Future[Any]]]
-        self._questions = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Callable[[FeedHandler], Any], Future[Any]]]
+        self._calls = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         spin = config.spin if spin is None else spin
         check_manner(spin=bool(spin), realtime=config.realtime)
         self._receiver: LineReceiver = open_receiver(compiled=compiled, spin=spin)
         self.started_ns = clock()
-        self._askers: list[RecoveryRequester] = []
+        self._requesters: list[RecoveryRequester] = []
         try:
             self._open_lines()
         except BaseException:
             self._receiver.close()
             raise
-        for gateways in dict.fromkeys(config.recoveries.values()):
-            numbers = [n for n, own in config.recoveries.items() if own == gateways]
-            channels = [self.channels[number].channel for number in numbers]
-            legacy = [channel for channel in channels if isinstance(channel, LegacyFeedChannel)]
-            self._askers.append(RecoveryRequester(legacy, gateways, self._receiver.wake))
+        sessions: dict[tuple[RecoveryGateways, int | None], list[LegacyFeedChannel]] = {}
+        for number, gateways in config.recoveries.items():
+            channel = self.channels[number].channel
+            if isinstance(channel, LegacyFeedChannel):
+                # A channel of one feed uses the gateway of that feed, which is not always A's.
+                alone = None if channel.incremental.followed is None else number
+                sessions.setdefault((gateways, alone), []).append(channel)
+        for (gateways, _), legacy in sessions.items():
+            self._requesters.append(RecoveryRequester(legacy, gateways, self._receiver.wake))
 
     # Lines
 
@@ -167,7 +174,7 @@ class FeedHandler:
                 self._timed[number] = each.line.channel
 
     def _leave(self, line: Line) -> None:
-        self._again.pop(line, None)
+        self._retry_ns.pop(line, None)
         joined = self._joined.get(line)
         if joined is None:
             return
@@ -199,11 +206,11 @@ class FeedHandler:
 
     def _refused(self, line: Line, error: NetworkError) -> None:
         _log.warning("%s", error)
-        self._again[line] = self._clock() + _AGAIN_NS
+        self._retry_ns[line] = self._clock() + _RETRY_NS
 
-    def _join_again(self, now_ns: int) -> None:
-        for line in [line for line, when in self._again.items() if when <= now_ns]:
-            del self._again[line]
+    def _retry_joins(self, now_ns: int) -> None:
+        for line in [line for line, when in self._retry_ns.items() if when <= now_ns]:
+            del self._retry_ns[line]
             try:
                 self._join(line, wanted=True)
             except NetworkError as error:
@@ -221,7 +228,7 @@ class FeedHandler:
         )
 
     def line_states(self) -> list[LineState]:
-        """Return all lines and their counts; call it through `ask` or from a listener."""
+        """Return all lines and their counts; call it through `call` or from a listener."""
         return [
             LineState(line, line in self._joined and self._joined[line].wanted, self._counts(line))
             for line in self.config.lines
@@ -234,7 +241,7 @@ class FeedHandler:
     # Running
 
     def add_listener(self, listener: EventListener, *, singly: bool = True) -> None:
-        """Add a listener, before the handler runs or through `ask`.
+        """Add a listener, before the handler runs or through `call`.
 
         A listener that does not read books when it receives events can pass ``singly=False``: it
         then receives the events of many packets per call, which takes far less time.
@@ -249,26 +256,26 @@ class FeedHandler:
         self._listeners = [each for each in self._listeners if each is not listener]
         self._singly = [each for each in self._singly if each is not listener]
 
-    def call(self, question: Callable[[FeedHandler], T], timeout_s: float = _ANSWER_S) -> T:
+    def call(self, function: Callable[[FeedHandler], T], timeout_s: float = _CALL_TIMEOUT_S) -> T:
         """Run a function in the handler's thread, between two batches, and return its result."""
         if self._thread is threading.current_thread():
-            return question(self)
+            return function(self)
         if self._thread is None or not self._thread.is_alive():
             if self.failure is not None:
                 raise self.failure
-            return question(self)
+            return function(self)
         answer: Future[T] = Future()
-        self._questions.put((question, answer))
+        self._calls.put((function, answer))
         self._receiver.wake()
         stop = time.monotonic() + timeout_s
         while True:
             try:
-                return answer.result(min(_LOOK_S, max(0.0, stop - time.monotonic())))
+                return answer.result(min(_POLL_S, max(0.0, stop - time.monotonic())))
             except TimeoutError:
                 if answer.done() or time.monotonic() >= stop:
                     raise
                 if not self._thread.is_alive():
-                    self._answer()  # the thread ended before it saw the call
+                    self._run_calls()  # the thread ended before it saw the call
 
     def start(self) -> None:
         """Run in a separate thread."""
@@ -295,52 +302,52 @@ class FeedHandler:
                 raise
             _log.error("The feed handler failed: %s", error)
         finally:
-            self._answer()
+            self._run_calls()
             self._close()
 
     def _step(self) -> None:
         # The clock is read before the sockets, or is the time of the last packet: a packet that
         # waits in the kernel, because this thread was delayed, is not missing.
         now = self._clock()
-        batch = self._receiver.receive(self._patience(now) / SECOND)
+        batch = self._receiver.receive(self._wait_ns(now) / SECOND)
         if len(batch):
             self._record(batch)
             self._take(batch)
             self._note_delays(batch)
             last = int(batch.time_ns[-1])
             now = last if batch.more else max(now, last)
-        for asker in self._askers:
-            self._ask_again(asker, now)
+        for requester in self._requesters:
+            self._request_recovery(requester, now)
         for followed in self.channels.values():
-            if self._askers:
+            if self._requesters:
                 self._publish(followed)
             channel = followed.channel
-            if len(batch) < _AT_EASE and isinstance(channel, FastChannel):
-                self._guarded(followed, partial(channel.catch_up, _LOOKED_AT), now)
+            if len(batch) < _SMALL_BATCH and isinstance(channel, FastChannel):
+                self._guarded(followed, partial(channel.catch_up, _CATCH_UP_MESSAGES), now)
             deadline = channel.deadline()
             if deadline is not None and deadline <= now:
                 self._guarded(followed, partial(channel.tick, now), now)
                 self._publish(followed)
             self._act(followed)
-        if self._again:
-            self._join_again(now)
+        if self._retry_ns:
+            self._retry_joins(now)
         if self.recorder is not None:
             self._written(partial(self.recorder.tick, now), 0)
-        self._answer()
+        self._run_calls()
 
-    def _ask_again(self, asker: RecoveryRequester, now_ns: int) -> None:
+    def _request_recovery(self, requester: RecoveryRequester, now_ns: int) -> None:
         """Request lost messages of the legacy feed; a failure must not end the handler."""
         try:
-            asker.work(now_ns)
+            requester.work(now_ns)
         except Exception as error:
-            asker.abandon()
-            for channel in asker.channels:
+            requester.abandon()
+            for channel in requester.channels:
                 self._failed(self.channels[channel.settings.number], error, now_ns)
 
-    def _patience(self, now_ns: int) -> int:
+    def _wait_ns(self, now_ns: int) -> int:
         """Return how long to wait for packets, in nanoseconds."""
         deadlines = [followed.channel.deadline() for followed in self.channels.values()]
-        deadlines += [asker.deadline_ns for asker in self._askers]
+        deadlines += [requester.deadline_ns for requester in self._requesters]
         waits = [deadline - now_ns for deadline in deadlines if deadline is not None]
         return max(0, min([*waits, _MAX_WAIT_NS]))
 
@@ -455,17 +462,17 @@ class FeedHandler:
             work()
         except Exception as error:  # whatever it is, the channels get their packets
             self.unrecorded += packets
-            self._record_from_ns = self._clock() + _AGAIN_NS
+            self._record_from_ns = self._clock() + _RETRY_NS
             _log.warning("Recording failed and is paused for a few seconds: %s", error)
 
-    def _answer(self) -> None:
+    def _run_calls(self) -> None:
         while True:
             try:
-                question, answer = self._questions.get_nowait()
+                function, answer = self._calls.get_nowait()
             except queue.Empty:
                 return
             try:
-                answer.set_result(question(self))
+                answer.set_result(function(self))
             except BaseException as error:
                 answer.set_exception(error)
 
@@ -473,8 +480,8 @@ class FeedHandler:
         for line in self._joined:
             self._ended[line] = self._counts(line)
         self._joined.clear()
-        for asker in self._askers:
-            asker.close(self._clock())
+        for requester in self._requesters:
+            requester.close(self._clock())
         self._receiver.close()
         if self.recorder is not None:
             self._written(self.recorder.close, 0)

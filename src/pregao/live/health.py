@@ -13,6 +13,7 @@ from pregao.feed.channel.settings import ChannelCounters, ChannelState, FeedCoun
 from pregao.live.handler import FeedHandler
 from pregao.live.live_channel import LineState, LiveChannel
 from pregao.net.http import HttpServer, Response
+from pregao.umdf.streams import Stream
 
 CHANNEL_HELP = {
     "packets": "Datagrams received by a channel, on all streams and feeds.",
@@ -37,6 +38,7 @@ CHANNEL_HELP = {
     "snapshot_loops": "Complete loops of the snapshot stream.",
     "definition_loops": "Complete loops of the instrument definition stream.",
     "outages": "Number of times that no packets were received and the channel went down.",
+    "silent_streams": "Number of times that a joined stream of a feed fell silent.",
     "failovers": "Number of switches to the other site.",
     "resyncs": "Number of restarts because sequence numbers had gone back.",
     "events_missed": "Events dropped because they were not taken in time.",
@@ -81,6 +83,8 @@ class ChannelReport:
     delays_ns: tuple[int | None, ...]
     """Recent latency from sending to reception, at the quantiles `SHARES`."""
     lines: tuple[LineState, ...]
+    silent: frozenset[tuple[Stream, str]] = frozenset()
+    """Joined streams and their feeds on which nothing arrives."""
 
     @property
     def ready(self) -> bool:
@@ -123,7 +127,7 @@ class FeedReport:
 
 
 def report(handler: FeedHandler) -> FeedReport:
-    """Return the current report; called through `FeedHandler.ask`."""
+    """Return the current report; called through `FeedHandler.call`."""
     lines = handler.line_states()
     now = handler.now()
     return FeedReport(
@@ -150,6 +154,7 @@ def _channel(followed: LiveChannel, lines: Iterable[LineState], now_ns: int) -> 
         {feed: _numbers(counters) for feed, counters in channel.counters.feeds.items()},
         tuple(followed.delays.percentiles(SHARES, now_ns)),
         tuple(line for line in lines if line.line.channel == number),
+        frozenset(channel.counters.silent),
     )
 
 
@@ -242,6 +247,19 @@ def _families(made: FeedReport) -> Iterator[tuple[str, str, str, _Samples]]:
             ],
         )
     yield (
+        "line_silent",
+        "gauge",
+        "1 if nothing arrived on a joined line for three heartbeats, else 0.",
+        [
+            (
+                {"channel": number, "stream": line.line.stream.value, "feed": line.line.feed},
+                int((line.line.stream, line.line.feed) in each.silent),
+            )
+            for number, each in channels.items()
+            for line in each.lines
+        ],
+    )
+    yield (
         "feed_latency_seconds",
         "gauge",
         "Latency from sending to reception in the last seconds.",
@@ -300,7 +318,12 @@ def _health(made: FeedReport) -> Response:
         for each in made.channels
         if each.counters["failures"]
     )
-    return Response(f"running for {(made.at_ns - made.since_ns) // SECOND} s\n{failed}")
+    silent = "".join(
+        f"channel {each.number}: nothing arrives on the {stream.value} stream of feed {feed}\n"
+        for each in made.channels
+        for stream, feed in sorted(each.silent, key=lambda one: (one[0].value, one[1]))
+    )
+    return Response(f"running for {(made.at_ns - made.since_ns) // SECOND} s\n{failed}{silent}")
 
 
 def _ready(made: FeedReport) -> Response:

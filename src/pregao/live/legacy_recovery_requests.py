@@ -2,7 +2,8 @@
 
 A thread connects to the recovery gateway and reads; the handler's thread interprets the data and
 alone touches the channel. Feed A's gateway is preferred; B's is used when A's cannot be reached.
-Without a connection, a gap is waited for no longer than without recovery.
+Where only one feed is followed, its gateway is asked, and the other one as soon as the other feed
+is followed. Without a connection, a gap is waited for no longer than without recovery.
 """
 
 from __future__ import annotations
@@ -37,7 +38,15 @@ class _Closed:
     """Marks the end of a connection."""
 
 
-_Arrived = socket.socket | bytes | _Closed
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A new connection."""
+
+    connection: socket.socket
+    address: Address
+
+
+_Arrived = _Opened | bytes | _Closed
 
 
 class RecoveryLink:
@@ -62,37 +71,49 @@ class RecoveryLink:
             while True:
                 yield self._arrived.get_nowait()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has ended."""
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Let the thread end, after an attempt to connect at most."""
+        self._stopping.set()
+
     def close(self) -> None:
-        """Stop the thread."""
+        """Stop the thread and wait for its end."""
         self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
         warned = False
         while not self._stopping.is_set():
-            connection = self._connect()
-            if connection is None:
-                if not warned:
-                    where = " or ".join(map(str, self._addresses))
+            opened = self._connect()
+            if opened is None:
+                if not warned and not self._stopping.is_set():
+                    shown = " or ".join(map(str, self._addresses))
+                    where = shown or "A gateway of the followed feed"
                     _log.warning("%s cannot be reached: lost messages are not recovered.", where)
                 warned = True
                 self._stopping.wait(AGAIN_S)
                 continue
             warned, began = False, time.monotonic()
-            with connection:
-                self._put(connection)
-                self._read(connection)
+            with opened.connection:
+                self._put(opened)
+                self._read(opened.connection)
             self._put(_Closed())
             if time.monotonic() - began < AGAIN_S:  # one that worked is reconnected immediately
                 self._stopping.wait(AGAIN_S)
 
-    def _connect(self) -> socket.socket | None:
+    def _connect(self) -> _Opened | None:
         for address in self._addresses:
+            if self._stopping.is_set():
+                return None
             with suppress(OSError):
                 connection = socket.create_connection((address.host, address.port), _CONNECT_S)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.settimeout(_LOOK_S)
-                return connection
+                return _Opened(connection, address)
         return None
 
     def _read(self, connection: socket.socket) -> None:
@@ -135,9 +156,26 @@ class RecoveryRequester:
         """Start connecting; another thread calls ``wake`` when `work` has something to do."""
         self._recoveries = [_ChannelRecovery(channel) for channel in channels]
         self._gateways = gateways
+        self._wake = wake
         self._connection: socket.socket | None = None
         self._client: RecoveryClient | None = None
-        self._link = RecoveryLink(gateways.addresses, wake)
+        self._feed: str | None = None
+        """The feed of the connected gateway; None if it is that of any feed."""
+        self._addresses = self._usable()
+        self._link = RecoveryLink(self._addresses, wake)
+        self._left: list[RecoveryLink] = []
+        """Links to gateways that are no longer used, until their threads have ended."""
+
+    def _usable(self) -> tuple[Address, ...]:
+        """Return the gateways to connect to: those of the feed that is followed alone, or all."""
+        followed = {each.channel.incremental.followed for each in self._recoveries} - {None}
+        feeds = [feed for feed in followed if feed is not None]
+        return self._gateways.of(feeds) if feeds else self._gateways.addresses
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The gateways that are tried, in order."""
+        return self._addresses
 
     @property
     def connected(self) -> bool:
@@ -169,8 +207,11 @@ class RecoveryRequester:
 
     def work(self, now_ns: int) -> None:
         """Process arrivals and request missing messages."""
+        usable = self._usable()
+        if usable != self._addresses:  # the line switched to the other feed
+            self._switch(usable)
         for item in self._link.take():
-            if isinstance(item, socket.socket):
+            if isinstance(item, _Opened):
                 self._begin(item, now_ns)
             elif isinstance(item, bytes):
                 if self._client is not None:
@@ -182,7 +223,7 @@ class RecoveryRequester:
             if due is not None and due <= now_ns:
                 self._take(self._client.tick(now_ns), now_ns)
         for each in self._recoveries:
-            if each.filler is None:
+            if each.filler is None or not self._has_numbers_of(each.channel):
                 _without(each, now_ns)
                 continue
             each.filler.watch(each.channel.incremental, now_ns)
@@ -195,9 +236,24 @@ class RecoveryRequester:
         if self._client is not None:
             self._client.session.log_out(now_ns)
             self._send()
-        self._link.close()
+        for link in (*self._left, self._link):
+            link.close()
 
-    def _begin(self, connection: socket.socket, now_ns: int) -> None:
+    def _switch(self, addresses: tuple[Address, ...]) -> None:
+        """Connect to other gateways at once, whatever the link to the old ones waits for."""
+        self._link.stop()
+        self.abandon()
+        self._left = [link for link in (*self._left, self._link) if not link.ended]
+        self._addresses, self._link = addresses, RecoveryLink(addresses, self._wake)
+
+    def _has_numbers_of(self, channel: LegacyFeedChannel) -> bool:
+        """Whether the connected gateway's numbers are those of a channel (002 §5.3.7)."""
+        feed = self._feed
+        known = feed is not None and feed in channel.settings.feeds
+        return not known or channel.incremental.numbers_agree(feed or "")
+
+    def _begin(self, opened: _Opened, now_ns: int) -> None:
+        connection, self._feed = opened.connection, self._gateways.feed_of(opened.address)
         names = FixSessionSettings(self._gateways.sender, self._gateways.target, _HEARTBEAT_NS)
         self._connection, self._client = connection, RecoveryClient(names, now_ns)
         for each in self._recoveries:

@@ -20,6 +20,8 @@ from pregao.live.packet_failures import FailureLog
 from pregao.net.addresses import find_interface
 from pregao.net.datagram_batch import LineCounts
 from pregao.net.sockets import receive_socket
+from pregao.schemas.registry import Registry
+from pregao.umdf.packets import PacketDecoder
 
 _RECENT_NS = 10 * SECOND
 
@@ -44,11 +46,19 @@ class LiveChannel:
         self.failures = FailureLog(self.channel.settings.number)
 
 
-def new_live_channel(settings: ChannelSettings, *, compiled: bool | None) -> LiveChannel:
-    """Return a new channel; a binary one uses the fast path unless ``compiled`` is False."""
+def new_live_channel(
+    settings: ChannelSettings, *, compiled: bool | None, registry: Registry | None = None
+) -> LiveChannel:
+    """Return a new channel; a binary one uses the fast path unless ``compiled`` is False.
+
+    Its messages are decoded with the schemas of the registry, or with the bundled ones.
+    """
     if settings.legacy is not None:
         return LiveChannel(LegacyFeedChannel(settings))
-    return LiveChannel(Channel(settings) if compiled is False else FastChannel(settings))
+    decoder = PacketDecoder(registry)
+    if compiled is False:
+        return LiveChannel(Channel(settings, decoder))
+    return LiveChannel(FastChannel(settings, decoder))
 
 
 @dataclass(slots=True)

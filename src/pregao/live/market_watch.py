@@ -77,7 +77,7 @@ class MarketWatch:
     def busiest(self, handler: FeedHandler, limit: int) -> list[InstrumentRow]:
         """Return the instruments with the most book changes, at most ``limit``.
 
-        Called through `FeedHandler.ask`.
+        Called through `FeedHandler.call`.
         """
         order = sorted(self._found, key=lambda key: -self._found[key].changes)
         rows = []
@@ -94,7 +94,7 @@ class MarketWatch:
     ) -> InstrumentPage | None:
         """Return one instrument, or None if it is not known.
 
-        Called through `FeedHandler.ask`.
+        Called through `FeedHandler.call`.
         """
         followed = handler.channels.get(channel)
         if followed is None or security_id not in followed.channel.instruments:

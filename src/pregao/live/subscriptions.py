@@ -111,7 +111,7 @@ class Subscription:
     def begin(self, handler: FeedHandler) -> None:
         """Queue the current books and start listening.
 
-        Called through `FeedHandler.ask`.
+        Called through `FeedHandler.call`.
         """
         self.refresh(handler)
         handler.add_listener(self)
@@ -119,7 +119,7 @@ class Subscription:
     def refresh(self, handler: FeedHandler) -> None:
         """Queue the number of missed events and the current books.
 
-        Called through `FeedHandler.ask`.
+        Called through `FeedHandler.call`.
         """
         fresh: list[LiveItem] = []
         for number, followed in handler.channels.items():

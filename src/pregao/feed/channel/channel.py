@@ -18,7 +18,7 @@ from pregao.errors import DecodeError
 from pregao.feed.channel.channel_base import ChannelBook
 from pregao.feed.channel.event_batch import EventBatch
 from pregao.feed.channel.event_publisher import EventEmitter
-from pregao.feed.channel.failover import RecoveryStreams, Sites
+from pregao.feed.channel.failover import RecoveryStreams, Sites, StreamSilence
 from pregao.feed.channel.follower import Follower
 from pregao.feed.channel.instruments import ChannelInstrument
 from pregao.feed.channel.market_state import Key, Statistic
@@ -65,7 +65,8 @@ class Channel:
         self._emitter = EventEmitter(settings, self._counters)
         self._sites = Sites(settings.sites, settings.heartbeat_ns)
         self._actions: list[StreamAction] = []
-        self._recovery = RecoveryStreams(self._actions)
+        self._silence = StreamSilence(settings.heartbeat_ns, self._counters)
+        self._recovery = RecoveryStreams(self._actions, self._silence)
         self._synchronized = False
         self._progress_ns = 0
         """When the sequence last advanced."""
@@ -117,6 +118,8 @@ class Channel:
             return ChannelState.STARTING
         if self._synchronized and not self._recovery:
             return ChannelState.LIVE
+        if self._recovery.silent:
+            return ChannelState.SILENT
         if self._recovery.idle:
             return ChannelState.WAITING
         return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
@@ -191,7 +194,9 @@ class Channel:
         self._now_ns = self._progress_ns = now_ns
         settings = self.settings
         self._sites = Sites(settings.sites, settings.heartbeat_ns, now_ns)
-        self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self._counters.feeds]
+        for feed in self._counters.feeds:
+            self._actions.append(Join(Stream.INCREMENTAL, feed))
+            self._silence.join(Stream.INCREMENTAL, feed, now_ns)
         self._update_streams()
 
     def tick(self, now_ns: int) -> None:
@@ -200,13 +205,15 @@ class Channel:
         self._process_outcomes(self._arbiter.expire(now_ns))
         self._enter_announced_version()
         self._notice_silence()
+        self._check_streams()
         self._emitter.expire_news(now_ns)
         self._update_streams()
 
     def deadline(self) -> int | None:
         """Return when `tick` must be called next; None while nothing is pending."""
         waits = (
-            self._arbiter.deadline_ns, self._sites.life.deadline_ns, self._emitter.news_deadline_ns
+            self._arbiter.deadline_ns, self._sites.life.deadline_ns,
+            self._emitter.news_deadline_ns, self._silence.deadline_ns,
         )  # fmt: skip
         return min((each for each in waits if each is not None), default=None)
 
@@ -220,6 +227,25 @@ class Channel:
             self._emitter.emit(channel_events.ChannelDown, life.silent_ns(self._now_ns))
         if life.down or (self._recovery.idle and self._sites.followed):
             self._fail_over()
+
+    def _check_streams(self) -> None:
+        """Emit which joined streams fell silent, and on which packets arrive again."""
+        due_ns = self._silence.deadline_ns
+        if due_ns is None or self._now_ns < due_ns:
+            return
+        for feed in self._counters.feeds:
+            last_ns = self._sites.received_ns(feed)
+            if last_ns is not None:
+                self._on_arrival(Stream.INCREMENTAL, feed, last_ns)
+        for silent in self._silence.check(self._now_ns):
+            self._use_current_position()
+            self._emitter.emit(channel_events.StreamSilent, *silent)
+
+    def _on_arrival(self, stream: Stream, feed: str, when_ns: int) -> None:
+        """Record an arrival on a joined stream, and emit the end of its silence."""
+        if self._silence.arrived(stream, feed, when_ns):
+            self._use_current_position()
+            self._emitter.emit(channel_events.StreamActive, stream, feed)
 
     def _fail_over(self) -> None:
         """Switch to another site that is alive."""
@@ -292,6 +318,7 @@ class Channel:
         elif not self._recovery.listens(stream, feed):
             counters.unexpected_packets += 1
         else:
+            self._on_arrival(stream, feed, self._now_ns)
             self._on_recovery_packet(stream, header, RawPacket.of(header, payload, received_ns))
         self._update_streams()
 
@@ -461,8 +488,9 @@ class Channel:
         if self._synchronized and not (snapshots or definitions or self._recovery):
             return  # nearly always
         main = self._sites.feeds[0]
-        self._recovery.set_joined(Stream.DEFINITION, main, wanted=definitions)
-        if self._recovery.set_joined(Stream.SNAPSHOT, main, wanted=snapshots):
+        now_ns = self._now_ns
+        self._recovery.set_joined(Stream.DEFINITION, main, now_ns, wanted=definitions)
+        if self._recovery.set_joined(Stream.SNAPSHOT, main, now_ns, wanted=snapshots):
             self._follower.leave_snapshots()
         if not (self._synchronized or snapshots or definitions or self.last_packet is None):
             self._synchronized = True

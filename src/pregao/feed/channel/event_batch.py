@@ -35,6 +35,9 @@ KINDS: Final[tuple[type[channel_events.ChannelEvent], ...]] = (
     channel_events.BooksReset,
     channel_events.VersionChanged,
     channel_events.EventsMissed,
+    channel_events.VenueTrade,
+    channel_events.StreamSilent,
+    channel_events.StreamActive,
 )
 """Kinds of events; the column ``kind`` has their indices in this list."""
 _CODES = {kind: code for code, kind in enumerate(KINDS)}

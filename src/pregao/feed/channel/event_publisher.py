@@ -219,7 +219,7 @@ class EventEmitter(EventLog):
         if template_id in _OF_STATE:
             return True
         if template_id in templates.SECURITY_DEFINITIONS and self.state.definitions.complete:
-            if values["securityUpdateAction"] != "DELETE":
+            if values["securityUpdateAction"] not in templates.DELISTED:
                 self.add_instrument(values["securityID"])
             return True
         return False

@@ -16,10 +16,11 @@ from pregao.feed.snapshot_assembly import ends_version
 from pregao.umdf.loops import DefinitionLoop
 from pregao.umdf.packets import DecodedPacket
 from pregao.umdf.phases import GroupKey
-from pregao.umdf.templates import SECURITY_DEFINITIONS
+from pregao.umdf.templates import DELISTED, SECURITY_DEFINITIONS, value_names
 
 EXCHANGE = "BVMF"
 """The exchange of messages that name none."""
+_TRUE = value_names("Boolean", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,14 @@ class Definitions:
             return
         if not self.complete:
             self._newer.add(security_id)
-        if values["securityUpdateAction"] == "DELETE":
+        if values["securityUpdateAction"] in DELISTED:
             if self.known.pop(security_id, None) is not None:
                 yield DefinitionChange.DELETED, instrument
         else:
             yield from self._define(instrument)
         if self._resent is not None:
             self._resent.add(security_id)
-            if values.get("lastFragment") == "TRUE_VALUE":
+            if values.get("lastFragment") in _TRUE:
                 resent, self._resent = self._resent, None
                 if len(resent) == values["totNoRelatedSym"] and resent >= self.known.keys():
                     self.complete = True

@@ -58,6 +58,12 @@ _SIDE_BY_SIDE: Final = {
     **dict.fromkeys(templates.PRICE_BANDS, "priceBandType"),
 }
 """Statistics that have variants, and the field that distinguishes them."""
+_DATED: Final = templates.SETTLEMENT_PRICE
+"""A statistic whose date distinguishes it where its flag, which is deprecated, is absent."""
+MAX_DATES: Final = 16
+"""Maximum number of dates of a statistic that are kept; the oldest are removed."""
+_OF_THE_DAY: Final = templates.value_names("OpenCloseSettlFlag", 0)
+_OF_PREVIOUS_DAY: Final = templates.value_names("OpenCloseSettlFlag", 4)
 
 REPLACING: Final = STATISTICS - _SIDE_BY_SIDE.keys() - {templates.LAST_TRADE_PRICE}
 """Statistics without variants: each one replaces the one before, unless it is a deletion or reports
@@ -105,7 +111,11 @@ StateChange = StatisticChange | StatusChange | GroupChange
 def key_of(template_id: int, values: Mapping[str, Any]) -> Key:
     """Return the key of a statistic, which replaces the earlier one with the same key."""
     field = _SIDE_BY_SIDE.get(template_id)
-    return _NAMES[template_id], None if field is None else values.get(field)
+    kind = None if field is None else values.get(field)
+    if kind is None and template_id == _DATED:
+        settl_date = values.get("settlDate")
+        kind = None if settl_date is None else str(settl_date)
+    return _NAMES[template_id], kind
 
 
 class MarketState:
@@ -150,13 +160,15 @@ class MarketState:
     ) -> Iterable[StateChange]:
         """Apply a statistic."""
         key = key_of(template_id, values)
-        if values.get("mDUpdateAction") == "DELETE":
+        if values.get("mDUpdateAction") in templates.DELETED:
             return self._remove(security_id, key)
         changes: Iterable[StateChange] = self._set(
             security_id, key, template_id, values, packet_key
         )
         if template_id == templates.CLOSING_PRICE:
             return [*changes, *self._age_closing_price(security_id, values)]
+        if template_id == _DATED:
+            return [*changes, *self._limit_dates(security_id, key)]
         if template_id == templates.EXECUTION_STATISTICS and values["numberOfTrades"] == 0:
             # Every trade was busted: there is no last price.
             return [*changes, *self._remove(security_id, _LAST_TRADE)]
@@ -281,12 +293,21 @@ class MarketState:
         self, security_id: int, values: Mapping[str, Any]
     ) -> Iterator[StateChange]:
         """Remove a daily close that is now published as that of the previous day."""
-        if values["openCloseSettlFlag"] != "ENTRY_FROM_PREVIOUS_BUSINESS_DAY":
+        if values["openCloseSettlFlag"] not in _OF_PREVIOUS_DAY:
             return
-        key = (_NAMES[templates.CLOSING_PRICE], "DAILY")
-        daily = self.statistics[security_id].get(key)
-        if daily is not None and _day(daily.values["tradeDate"]) < _day(values["tradeDate"]):
-            yield from self._remove(security_id, key)
+        for flag in _OF_THE_DAY:
+            key = (_NAMES[templates.CLOSING_PRICE], flag)
+            daily = self.statistics[security_id].get(key)
+            if daily is not None and _day(daily.values["tradeDate"]) < _day(values["tradeDate"]):
+                yield from self._remove(security_id, key)
+
+    def _limit_dates(self, security_id: int, key: Key) -> Iterator[StateChange]:
+        """Remove the oldest of too many dates: their number comes from the wire."""
+        if _is_date(key[1]):
+            own = self.statistics[security_id]
+            dates = [each for each in own if each[0] == key[0] and _is_date(each[1])]
+            for oldest in sorted(dates)[:-MAX_DATES]:
+                yield from self._remove(security_id, oldest)
 
     def _set(
         self,
@@ -339,6 +360,8 @@ class MarketState:
                     yield from self._set(
                         security_id, key, part.template_id, part.values, packet_key
                     )
+                    if part.template_id == _DATED:
+                        yield from self._limit_dates(security_id, key)
         yield from self._forget_but(security_id, published, packet_key)
 
     def absent(self, security_id: int, packet_key: PacketKey) -> Iterator[StateChange]:
@@ -386,6 +409,11 @@ _OF_THE_SESSION = frozenset(
     # It belongs to the theoretical price.
     | {_NAMES[templates.AUCTION_IMBALANCE]}
 )
+
+
+def _is_date(kind: str | int | None) -> bool:
+    """Whether a variant is a date; others are names or numbers."""
+    return isinstance(kind, str) and kind[:1].isdigit()
 
 
 def _day(trade_date: Any) -> date:

@@ -11,7 +11,7 @@ from pregao.feed.recovery import MAX_INSTRUMENTS
 from pregao.umdf.streams import Stream
 
 MISSED_HEARTBEATS = 3
-"""Intervals without a packet after which a channel is down (000 §6.2)."""
+"""Intervals without a packet after which a channel is down (000 §6.2), and a stream is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class LegacyFeed:
     """Price levels of a book before its first snapshot; None is all orders."""
     recovery: bool = False
     """Whether missing messages are requested over TCP, and waited for as long as that may take."""
+    snapshot_feeds: tuple[str, ...] = ()
+    """Feeds whose market recovery stream can be joined; none means all feeds of the channel."""
+    definition_feeds: tuple[str, ...] = ()
+    """Likewise for the instrument definition stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ class ChannelState(Enum):
     SYNCHRONIZING = "instrument definitions or snapshots are still missing"
     LIVE = "every book is confirmed"
     HEALING = "packets were lost; some books are stale or unconfirmed"
+    SILENT = "a recovery stream that is needed sends nothing"
     WAITING = "the recovery streams are idle until a ChannelReset"
     DOWN = "no packets are received"
 
@@ -168,6 +173,8 @@ class ChannelCounters:
     definition_loops: int = 0
     outages: int = 0
     """Number of times that the channel went down."""
+    silent_streams: int = 0
+    """Number of times that a joined stream of a feed fell silent."""
     failovers: int = 0
     resyncs: int = 0
     """Number of restarts because sequence numbers had gone back."""
@@ -175,3 +182,5 @@ class ChannelCounters:
     news_dropped: int = 0
     """News items that were too long, or whose parts did not all arrive in time."""
     feeds: dict[str, FeedCounters] = field(default_factory=dict)
+    silent: set[tuple[Stream, str]] = field(default_factory=set)
+    """Joined streams and their feeds that are silent now."""

@@ -480,9 +480,9 @@ class FastChannel(Channel):
         """Return when `tick` must be called next; None while nothing is pending."""
         if not self._handed:
             return super().deadline()
-        # Only the next packet and parts of news items are pending.
-        silent_ns, news_ns = self._driver.silent_ns, self._emitter.news_deadline_ns
-        return silent_ns if news_ns is None else min(silent_ns, news_ns)
+        # Only the next packet, parts of news items and the check of streams are pending.
+        others = (self._emitter.news_deadline_ns, self._silence.deadline_ns)
+        return min(self._driver.silent_ns, *(each for each in others if each is not None))
 
     def receive(
         self,

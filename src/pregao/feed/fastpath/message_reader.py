@@ -169,7 +169,7 @@ def statistic_reader(codec: MessageCodec, block_length: int) -> ReadStatistic | 
     elif enum is None:
         return None
     else:
-        does = {each.value: REMOVES for each in enum.members if each.name == "DELETE"}
+        does = {templates.UpdateAction.DELETE.value: REMOVES}
 
     def read(data: Any, at: int, end: int) -> tuple[int, int]:
         security_id, number = unpack(data, at, block_length, end)

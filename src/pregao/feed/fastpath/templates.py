@@ -15,11 +15,11 @@ from pregao.book.update_rows import NULL
 from pregao.errors import DecodeError
 from pregao.feed.book_updates import (
     ACTION,
-    ACTIONS,
+    ACTION_VALUES,
     ORDER_COLUMNS,
     PRICE_SCALE,
     SIDE,
-    SIDES,
+    SIDE_VALUES,
     UNKNOWN,
 )
 from pregao.feed.fastpath import _layout as w
@@ -93,8 +93,8 @@ def _table(schema: Schema, version: int, reported: Collection[int]) -> Int64Arra
     order = schema.by_id.get(templates.ORDER)
     if order is not None:
         fields = {each.column: each for each in readings(order)}
-        _fill(table, w.ACTIONS_AT, fields.get(ACTION), ACTIONS)
-        _fill(table, w.SIDES_AT, fields.get(SIDE), SIDES)
+        _fill(table, w.ACTIONS_AT, fields.get(ACTION), ACTION_VALUES)
+        _fill(table, w.SIDES_AT, fields.get(SIDE), SIDE_VALUES)
     return table
 
 
@@ -107,11 +107,11 @@ def _heartbeat_words(table: Int64Array, message: MessageTemplate) -> None:
         table[offset + w.COUNT_AT] = following.offset
 
 
-def _fill(table: Int64Array, at: int, reading: ValueSpec | None, codes: Mapping[str, int]) -> None:
+def _fill(table: Int64Array, at: int, reading: ValueSpec | None, codes: Mapping[int, int]) -> None:
     """Set the codes of an enumeration's values."""
     for member in reading.enum.members if reading is not None and reading.enum is not None else ():
-        if member.name in codes and 0 <= member.value <= 0xFF:
-            table[at + member.value] = codes[member.name]
+        if member.value in codes and 0 <= member.value <= 0xFF:
+            table[at + member.value] = codes[member.value]
 
 
 def _words(message: MessageTemplate, version: int, *, reported: bool) -> Int64Array | None:

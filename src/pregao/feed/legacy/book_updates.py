@@ -34,6 +34,8 @@ from pregao.book.updates import (
 )
 from pregao.feed.book_updates import PRICE_SCALE
 from pregao.legacy.times import moment_ns
+from pregao.schemas.bundle import bundled_values
+from pregao.umdf.templates import flag
 
 Entry = Mapping[str, Any]
 """An entry of a message."""
@@ -49,6 +51,18 @@ TRADING_STATE: Final = "c"
 NEW, CHANGE, DELETE, DELETE_THRU, DELETE_FROM, OVERLAY = range(6)
 """Values of MDUpdateAction."""
 
+DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    OPENING_PRICE: {"OpenCloseSettlFlag": 0},
+    "5": {"OpenCloseSettlFlag": 0},
+    "6": {"OpenCloseSettlFlag": 0, "PriceType": "2"},
+    "g": {"PriceBandType": "0", "PriceLimitType": 0},
+}
+"""Values of fields that are absent from an entry, by MDEntryType (002 §10.4–§10.6, §10.9)."""
+
+_BANDS = {value: name for name, value in bundled_values("umdf", "PriceBandType").items()}
+BAND_TYPES: Final[Mapping[int, str]] = {0: _BANDS[1], 1: _BANDS[3], 2: _BANDS[2]}
+"""Names of the price bands in the binary feed by PriceBandType, which has other numbers there."""
+
 IMPLIED: Final = "K"
 """QuoteCondition of an implied order."""
 RETRANSMITTED: Final = "R"
@@ -56,6 +70,17 @@ RETRANSMITTED: Final = "R"
 EXCHANGE_LAST: Final = "U"
 """TradeCondition of an entry that is not a trade: it has the price of the last one."""
 
+
+TRADE_CONDITIONS: Final[Mapping[str, int]] = {
+    "R": flag("TradeCondition", "OpeningPrice"),
+    "X": flag("TradeCondition", "Crossed"),
+    "L": flag("TradeCondition", "LastTradeAtTheSamePrice"),
+}
+"""Bits of the binary feed's ``tradeCondition`` by TradeCondition (002 §10.1)."""
+MULTI_ASSET: Final = "3"
+"""TradeCondition of a trade of several assets, which is a sub type in the binary feed."""
+_SUB_TYPES = {value: name for name, value in bundled_values("umdf", "TrdSubType").items()}
+MULTI_ASSET_TRADE: Final = _SUB_TYPES[101]
 
 _MAX_DIGITS: Final = 19
 """Maximum digits of an identifier: events and tables store signed 64-bit numbers."""
@@ -100,6 +125,16 @@ def exact_mantissa(price: Decimal | None) -> int | None:
         return mantissa_of(price)
     except _UnreadableError:
         return None
+
+
+def with_defaults(entry: Entry) -> Entry:
+    """Return an entry with the values that its absent fields stand for."""
+    absent = {
+        field: value
+        for field, value in DEFAULTS.get(entry.get("MDEntryType", ""), {}).items()
+        if entry.get(field) is None
+    }
+    return {**entry, **absent} if absent else entry
 
 
 def _side(entry: Entry) -> Side:
@@ -289,7 +324,7 @@ class LegacyTrade:
     seller_days: int | None = None
     """Days until delivery of a forward."""
     makes_last: bool = False
-    """Whether it was the last one of its instrument and venue when it was received."""
+    """Whether it sets the last price: no trade of the electronic market was later by then."""
 
 
 def trade_of(entry: Entry, *, milliseconds: bool | None = None) -> LegacyTrade | None:

@@ -20,17 +20,26 @@ from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.feed.channel.channel_base import ChannelBook
 from pregao.feed.channel.event_publisher import EventLog
+from pregao.feed.channel.failover import RecoveryStreams, StreamSilence
 from pregao.feed.channel.settings import (
     ChannelCounters,
     ChannelSettings,
     ChannelState,
     FeedCounters,
     Join,
-    Leave,
     LegacyFeed,
     StreamAction,
 )
-from pregao.feed.legacy.book_updates import Entry, LegacyTrade, exact_mantissa, number_of
+from pregao.feed.legacy.book_updates import (
+    ELECTRONIC,
+    MULTI_ASSET,
+    MULTI_ASSET_TRADE,
+    TRADE_CONDITIONS,
+    Entry,
+    LegacyTrade,
+    exact_mantissa,
+    number_of,
+)
 from pregao.feed.legacy.follower import LegacyBook, LegacyFollower
 from pregao.feed.legacy.state import MAX_TRADES, LegacyInstrument, LegacyState, StatisticKey
 from pregao.feed.listener import FollowerListener
@@ -42,13 +51,21 @@ from pregao.legacy.incremental_line import (
     LineGap,
     LineMessage,
     LineRestarted,
+    LineSwitched,
 )
-from pregao.legacy.loop_line import LoopLine, LoopMessage
+from pregao.legacy.loop_line import LoopEnded, LoopLine, LoopMessage
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
 from pregao.legacy.recovery import MAX_RECOVERY_WAIT_NS
-from pregao.legacy.streams import DEAD_AFTER_NS, PLATFORMS, PUMA, LegacyStream, Platform
+from pregao.legacy.streams import (
+    DEAD_AFTER_NS,
+    HEARTBEAT_NS,
+    PLATFORMS,
+    PUMA,
+    LegacyStream,
+    Platform,
+)
 from pregao.umdf.arbitration import MAX_WAIT_NS
-from pregao.umdf.phases import Phases, Status
+from pregao.umdf.phases import Phases, Status, StatusChange
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
 
@@ -101,14 +118,19 @@ class LegacyStreamFollower:
         )
         self.recovery = LoopLine(own.feeds, reader=reader)
         self.definition = LoopLine(own.feeds, reader=reader)
+        self.state = LegacyState(
+            own.max_instruments,
+            milliseconds=own.platform.milliseconds,
+            separate_states=own.platform.separate_states,
+        )
         self.follower = LegacyFollower(
             from_the_start=own.from_the_start,
             market_depth=own.market_depth,
             listener=listener,
             max_instruments=own.max_instruments,
             milliseconds=own.platform.milliseconds,
+            state=self.state,
         )
-        self.state = LegacyState(own.max_instruments, milliseconds=own.platform.milliseconds)
 
     @property
     def synchronized(self) -> bool:
@@ -137,15 +159,24 @@ class LegacyStreamFollower:
             case LegacyStream.INCREMENTAL:
                 self.take(self.incremental.receive(feed, datagram, now_ns))
             case LegacyStream.MARKET_RECOVERY:
-                for event in self.recovery.receive(feed, datagram, now_ns):
+                for event in self._snapshots(feed, datagram, now_ns):
                     self.follower.snapshot(event)
-                    if isinstance(event, LoopMessage) and event.message.type is MsgType.SNAPSHOT:
-                        self._shown(event)
             case LegacyStream.INSTRUMENT_DEFINITION:
                 for event in self.definition.receive(feed, datagram, now_ns):
                     self.state.definition(event)
-                    if isinstance(event, LoopMessage):
-                        self._know(event.message)
+                    self._know(event.message if isinstance(event, LoopMessage) else None)
+
+    def _snapshots(
+        self, feed: str, datagram: bytes, now_ns: int
+    ) -> Sequence[LoopMessage | LoopEnded]:
+        """Read snapshots of a feed with the numbers of the line: others refer to other messages."""
+        agrees = self.incremental.numbers_agree
+        if not agrees(feed):
+            self.recovery.counters.ignored += 1
+            return []
+        if self.recovery.followed is not None and not agrees(self.recovery.followed):
+            self.recovery.leave()
+        return self.recovery.receive(feed, datagram, now_ns)
 
     def tick(self, now_ns: int) -> None:
         """Advance the clock."""
@@ -157,34 +188,26 @@ class LegacyStreamFollower:
             match event:
                 case LineMessage(key, message):
                     self.follower.deliver(key, message)
-                    self.state.message(message, self.follower.admits)
+                    self.state.message(message, self.follower.admits, key)
                     if message.type is MsgType.SECURITY_LIST:
                         self._know(message)
                 case LineGap(version, _, last):
                     if last is not None:
                         self.follower.lose(PacketKey(version, last))
                 case LineRestarted(key):
-                    self.follower.lose(PacketKey(key.sequence_version, key.sequence_number - 1))
+                    last_key = PacketKey(key.sequence_version, key.sequence_number - 1)
+                    self.follower.restart(last_key, self.recovery.version)
+                case LineSwitched():
+                    version = self.incremental.version
+                    self.follower.restart(PacketKey(version, 0), self.recovery.version)
 
-    def _know(self, message: LegacyMessage) -> None:
+    def _know(self, message: LegacyMessage | None) -> None:
         """Register defined instruments, even without a snapshot; remove deleted ones (002 §8)."""
-        for row in message.values.get("RelatedSym", ()):
-            security_id = row["SecurityID"]
-            if security_id in self.state.instruments:
-                self.follower.add_instrument(security_id)
-            else:
-                self.follower.books.pop(security_id, None)
-
-    def _shown(self, found: LoopMessage) -> None:
-        """Use a snapshot's statistics unless newer ones of the instrument were published."""
-        message, position = found.message, self.follower.position
-        if not self.follower.admits(message.values["SecurityID"]):
-            return
-        outdated = position is not None and (
-            message.values["LastMsgSeqNumProcessed"] < position.sequence_number
-        )
-        if not outdated or message.values["SecurityID"] not in self.state.statistics:
-            self.state.snapshot(message)
+        for security_id in self.state.take_removed():
+            self.follower.remove_instrument(security_id)
+        for row in () if message is None else message.values.get("RelatedSym", ()):
+            if row["SecurityID"] in self.state.instruments:
+                self.follower.add_instrument(row["SecurityID"])
 
 
 class _Log(EventLog):
@@ -204,7 +227,8 @@ class _Log(EventLog):
 class LegacyFeedChannel:
     """Follows a UMDF FIX/FAST channel: joins, synchronizes, survives loss, and emits events.
 
-    The snapshot and definition streams are joined while they are needed.
+    The snapshot and definition streams are joined while they are needed, on a feed that sends them
+    and has the numbers of the incremental stream (002 §5.2).
     """
 
     def __init__(self, settings: ChannelSettings, reader: MessageReader | None = None) -> None:
@@ -217,25 +241,28 @@ class LegacyFeedChannel:
         self._log = _Log(settings.max_events, self.counters)
         self._channel = self._new_channel(from_the_start=settings.from_the_start)
         self._actions: list[StreamAction] = []
-        self._looking = False
-        """Whether the snapshot and definition streams are joined."""
+        self._silence = StreamSilence(HEARTBEAT_NS, self.counters)
+        self._loops = RecoveryStreams(self._actions, self._silence)
+        self._loop_received_ns: dict[Stream, int] = {}
+        """When something last arrived on a joined loop stream, or it was joined."""
         self._synchronized = False
         self._down = False
         self._now_ns = 0
         self._received_ns: dict[str, int] = {}
         self._strange = 0
         """Datagrams of a feed or stream that the channel does not have."""
-        self._trades: set[tuple[int, int]] = set()
-        """Published trades: one that is sent again is a correction."""
+        self._trades: set[tuple[int, str, int]] = set()
+        """Published trades of each venue: one that is sent again is a correction."""
 
     def _new_channel(self, *, from_the_start: bool) -> LegacyStreamFollower:
         """Create a channel without any state."""
         settings = self.settings
         own = settings.legacy or LegacyFeed()
+        with_snapshots = self._feeds_with(Stream.SNAPSHOT)
         return LegacyStreamFollower(
             LegacyStreamSettings(
                 platform=PLATFORMS[own.platform],
-                feeds=settings.feeds,
+                feeds=sorted(settings.feeds, key=lambda feed: feed not in with_snapshots),
                 market_depth=own.market_depth,
                 from_the_start=from_the_start,
                 max_wait_ns=max(settings.reorder_ns, MAX_RECOVERY_WAIT_NS if own.recovery else 0),
@@ -255,8 +282,10 @@ class LegacyFeedChannel:
             return ChannelState.DOWN
         if not self._received_ns:
             return ChannelState.STARTING
-        if not self._looking:
+        if not self._loops:
             return ChannelState.LIVE
+        if self._loops.silent:
+            return ChannelState.SILENT
         return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
 
     @property
@@ -318,7 +347,9 @@ class LegacyFeedChannel:
     def start(self, now_ns: int) -> None:
         """Start the channel: request the streams it needs."""
         self._now_ns = now_ns
-        self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self.settings.feeds]
+        for feed in self.settings.feeds:
+            self._actions.append(Join(Stream.INCREMENTAL, feed))
+            self._silence.join(Stream.INCREMENTAL, feed, now_ns)
         self._update_streams()
 
     def tick(self, now_ns: int) -> None:
@@ -330,13 +361,18 @@ class LegacyFeedChannel:
             self.counters.outages += 1
             self._log.set_packet(self.last_packet, 0, self._now_ns)
             self._log.emit(channel_events.ChannelDown, DEAD_AFTER_NS)
+        for silent in self._silence.check(self._now_ns):
+            self._log.set_packet(self.last_packet, 0, self._now_ns)
+            self._log.emit(channel_events.StreamSilent, *silent)
         self._update_streams()
 
     def deadline(self) -> int | None:
         """Return the time of the next `tick`; None if nothing is awaited."""
-        deadlines = [self._channel.deadline_ns]
-        if self._received_ns and not self._down:
-            deadlines.append(max(self._received_ns.values()) + DEAD_AFTER_NS)
+        deadlines = [self._channel.deadline_ns, self._silence.deadline_ns]
+        progress_ns = self._channel.incremental.progress_ns
+        if progress_ns is not None and not self._down:
+            deadlines.append(progress_ns + DEAD_AFTER_NS)
+        deadlines += [each + DEAD_AFTER_NS for each in self._loop_received_ns.values()]
         return min((each for each in deadlines if each is not None), default=None)
 
     # TCP recovery
@@ -402,17 +438,22 @@ class LegacyFeedChannel:
             self._strange += 1
         elif stream is Stream.INCREMENTAL:
             self._received_ns[feed] = now_ns
+            self._on_arrival(stream, feed)
             counters.feeds[feed].packets += 1
             self._take(self._channel.incremental.receive(feed, payload, now_ns), received_ns)
-            if self._down:
+            if self._down and not self._channel.incremental.is_dead(now_ns):
                 self._down = False
                 self._log.emit(channel_events.ChannelUp)
+        elif stream in self._loop_received_ns and not self._loops.listens(stream, feed):
+            counters.unexpected_packets += 1
         else:
+            if stream in self._loop_received_ns:
+                self._loop_received_ns[stream] = now_ns
+                self._on_arrival(stream, feed)
             self._log.set_packet(self.last_packet, 0, received_ns)
-            before = self._states() if stream is Stream.DEFINITION else None
             self._channel.receive(_STREAMS[stream], feed, payload, now_ns)
             self._log.end_event()
-            self._emit_states(before)
+            self._emit_changes()
         line = self._channel.incremental.counters
         loops = (self._channel.recovery.counters, self._channel.definition.counters)
         counters.bad_packets = self._strange + line.rejected + sum(own.rejected for own in loops)
@@ -422,14 +463,17 @@ class LegacyFeedChannel:
         counters.instruments_dropped += dropped
         self._update_streams()
 
+    def _on_arrival(self, stream: Stream, feed: str) -> None:
+        """Record an arrival on a joined stream, and emit the end of its silence (002 §5.3.6)."""
+        if self._silence.arrived(stream, feed, self._now_ns):
+            self._log.set_packet(self.last_packet, 0, self._now_ns)
+            self._log.emit(channel_events.StreamActive, stream, feed)
+
     def _take(self, events: Iterable[LineEvent], received_ns: int) -> None:
         log = self._log
         for event in events:
-            before: dict[int, tuple[str, Status]] | None = None
             if isinstance(event, LineMessage):
                 log.set_packet(event.packet_key, event.message.sending_time_ns or 0, received_ns)
-                if not event.message.values.get("MDEntries"):
-                    before = self._states()
             else:
                 log.set_packet(self.last_packet, 0, received_ns)
             if isinstance(event, LineGap):
@@ -438,39 +482,27 @@ class LegacyFeedChannel:
                     0 if event.last is None else event.last - event.first + 1
                 )
                 log.emit(channel_events.GapFound, event.sequence_version, event.first, event.last)
+            if isinstance(event, LineSwitched):
+                self.counters.failovers += 1
+                log.emit(channel_events.FailedOver, (event.feed,))
             self._channel.take([event])
             log.end_event()
             for trade in self._channel.state.take_trades():
                 self._trade(trade)
-            self._emit_states(before)
+            self._emit_changes()
 
-    def _states(self) -> dict[int, tuple[str, Status]]:
-        """Return symbol and status of each instrument, before a message that may change them."""
-        status = self.phases.status
-        return {own: (each.symbol, status(own)) for own, each in self.instruments.items()}
-
-    def _emit_states(self, before: dict[int, tuple[str, Status]] | None) -> None:
+    def _emit_changes(self) -> None:
         """Emit events for instruments that were added, deleted, or changed status."""
-        if before is None or not self._log.wanted:
-            return
-        now = self._states()
-        for own in [*before, *(each for each in now if each not in before)]:
-            if own not in now:
-                self._log.emit(
-                    channel_events.InstrumentChanged,
-                    own,
-                    before[own][0],
-                    channel_events.DefinitionChange.DELETED,
-                )
-            elif own not in before:
-                self._log.emit(
-                    channel_events.InstrumentChanged,
-                    own,
-                    now[own][0],
-                    channel_events.DefinitionChange.ADDED,
-                )
-            elif before[own][1] is not now[own][1]:
-                self._log.emit(channel_events.StatusChanged, own, before[own][1], now[own][1])
+        statuses: dict[int, Status] = {}
+        for change in self._channel.state.take_changes():
+            if isinstance(change, StatusChange):
+                statuses.setdefault(change.security_id, change.before)
+            else:
+                self._log.emit(channel_events.InstrumentChanged, *change)
+        for security_id, before in statuses.items():
+            now = self.phases.status(security_id)
+            if security_id in self.instruments and now is not before:
+                self._log.emit(channel_events.StatusChanged, security_id, before, now)
 
     def _trade(self, trade: LegacyTrade) -> None:
         event = 0 if self._log.packet_key is None else self._log.packet_key.sequence_number
@@ -479,20 +511,31 @@ class LegacyFeedChannel:
         if trade.time_ns is not None:
             day = datetime.fromtimestamp(trade.time_ns // SECOND, UTC).date()
         price, size = exact_mantissa(trade.price) or 0, trade.size or 0
-        key = (trade.security_id, number)
-        if trade.busted:
+        corrects = False
+        if not trade.busted:
+            key = (trade.security_id, trade.stream_id, number)
+            corrects = key in self._trades
+            if len(self._trades) >= MAX_TRADES:
+                self._trades.clear()
+            self._trades.add(key)
+        if trade.stream_id != ELECTRONIC:
+            self._log.emit(
+                channel_events.VenueTrade, trade.security_id, event, trade.stream_id, number, day,
+                price, size, number_of(trade.buyer), number_of(trade.seller), trade.time_ns,
+                corrects, trade.busted,
+            )  # fmt: skip
+        elif trade.busted:
             self._log.emit(
                 channel_events.TradeBusted, trade.security_id, event, number, day, price, size
             )
-            return
-        self._log.emit(
-            channel_events.TradeDone, trade.security_id, event, number, day, price, size,
-            number_of(trade.buyer), number_of(trade.seller), 0, None, trade.time_ns,
-            key in self._trades, trade.seller_days is not None, trade.makes_last,
-        )  # fmt: skip
-        if len(self._trades) >= MAX_TRADES:
-            self._trades.clear()
-        self._trades.add(key)
+        else:
+            condition = sum(TRADE_CONDITIONS.get(each, 0) for each in trade.conditions)
+            sub_type = MULTI_ASSET_TRADE if MULTI_ASSET in trade.conditions else None
+            self._log.emit(
+                channel_events.TradeDone, trade.security_id, event, number, day, price, size,
+                number_of(trade.buyer), number_of(trade.seller), condition, sub_type, trade.time_ns,
+                corrects, trade.seller_days is not None, trade.makes_last,
+            )  # fmt: skip
 
     def _update_streams(self) -> None:
         """Join the loop streams while anything is missing, and leave them when nothing is."""
@@ -500,15 +543,43 @@ class LegacyFeedChannel:
         if emptied:
             filled = [own for own in emptied if channel.book_state(own) is not State.BUILDING]
             emptied.difference_update(filled)
-        done = channel.synchronized and channel.state.complete and not emptied
+        state = channel.state
+        done = channel.synchronized and state.complete and not state.phases_doubted and not emptied
         if done and not self._synchronized:
             self._synchronized = True
-        feed = self.settings.feeds[0]
-        if not done and not self._looking:
-            self._looking = True
-            self._actions += [Join(stream, feed) for stream in _LOOPS]
-        elif done and self._looking:
-            self._looking = False
-            self._actions += [Leave(stream, feed) for stream in _LOOPS]
+        looking = bool(self._loops)
+        for stream in _LOOPS:
+            joined = self._loop_received_ns.get(stream)
+            feed = None if done else self._loop_feed(stream)
+            if joined is not None and (feed is None or not self._loops.listens(stream, feed)):
+                self._loops.set_joined(stream, "", self._now_ns, wanted=False)
+                del self._loop_received_ns[stream]
+            if feed is not None and stream not in self._loop_received_ns:
+                self._loops.set_joined(stream, feed, self._now_ns, wanted=True)
+                self._loop_received_ns[stream] = self._now_ns
+        if looking and not self._loops:
             self._log.set_packet(self.last_packet, 0, self._now_ns)
             self._log.emit(channel_events.Synchronized)
+
+    def _loop_feed(self, stream: Stream) -> str:
+        """Return the feed on which to receive a loop stream: the joined one until it is silent."""
+        feeds = self._feeds_with(stream)
+        if stream is Stream.SNAPSHOT:
+            feeds = [each for each in feeds if self.incremental.numbers_agree(each)] or feeds
+        # The feeds of a site fail together.
+        feeds = sorted(feeds, key=lambda feed: bool(self._received_ns) and not self.is_alive(feed))
+        joined = [each for each in feeds if self._loops.listens(stream, each)]
+        received_ns = self._loop_received_ns.get(stream, 0)
+        if not joined:
+            return feeds[0]
+        if self._now_ns - received_ns < DEAD_AFTER_NS:
+            return joined[0]
+        self._loop_received_ns[stream] = self._now_ns
+        others = [each for each in feeds if each not in joined]
+        return [*others, *joined][0]
+
+    def _feeds_with(self, stream: Stream) -> list[str]:
+        """Return the feeds that send a loop stream."""
+        legacy = self.settings.legacy or LegacyFeed()
+        named = legacy.snapshot_feeds if stream is Stream.SNAPSHOT else legacy.definition_feeds
+        return list(named or self.settings.feeds)

@@ -23,6 +23,7 @@ from pregao.feed.legacy.book_updates import (
     snapshot_orders,
     update_of,
 )
+from pregao.feed.legacy.state import LegacyState
 from pregao.feed.listener import EventMessage, FollowerListener
 from pregao.feed.recovery import MAX_INSTRUMENTS, QueueLimits, key_of
 from pregao.legacy.loop_line import LoopEnded, LoopMessage
@@ -54,17 +55,21 @@ class LegacyFollower(BaseFollower[LegacyBook]):
         books: dict[int, LegacyBook] | None = None,
         max_instruments: int = MAX_INSTRUMENTS,
         milliseconds: bool | None = None,
+        state: LegacyState | None = None,
     ) -> None:
         """``market_depth`` applies to books without a snapshot; None is a book of all orders.
 
         ``milliseconds`` states whether the platform's times of day include them; None decides by
-        their size.
+        their size. ``state`` gets the snapshots and losses in the order in which books get them.
         """
+        self._state = state
         self._usual_depth = market_depth
         self._milliseconds = milliseconds
         self._depths: dict[int, int | None] = {}
         """Depth stated by the last snapshot of each instrument."""
         self._last_processed = 0
+        self._ended_loop: int | None = None
+        """The last loop that may refer to numbers of an earlier sequence."""
         super().__init__(
             from_the_start=from_the_start,
             listener=listener,
@@ -78,7 +83,30 @@ class LegacyFollower(BaseFollower[LegacyBook]):
         """Return the number of levels of a book by price; None for a book of all orders."""
         return self._depths.get(security_id, self._usual_depth)
 
+    def remove_instrument(self, security_id: int) -> None:
+        """Remove a deleted instrument and its book (002 §8.3)."""
+        instrument = self._instruments.pop(security_id, None)
+        if instrument is not None:
+            self._limits.used -= instrument.queued
+        self.books.pop(security_id, None)
+        self._depths.pop(security_id, None)
+        self._doubted.discard(security_id)
+        self._stale.discard(security_id)
+        self.moved.add(security_id)
+
     # The incremental stream
+
+    def restart(self, last: PacketKey, loop: int) -> None:
+        """Begin another sequence after a key: snapshots up to ``loop`` are of the one before."""
+        self.lose(last)
+        self._ended_loop = loop
+        self._waiting.clear()
+
+    def _gap(self, first: PacketKey, packets: int) -> None:
+        super()._gap(first, packets)
+        if self._state is not None:
+            last = first.sequence_number + packets - 1
+            self._state.lost(PacketKey(first.sequence_version, last))
 
     def deliver(self, packet_key: PacketKey, message: LegacyMessage) -> None:
         """Apply the next message of the sequence; messages before it may be missing."""
@@ -119,13 +147,15 @@ class LegacyFollower(BaseFollower[LegacyBook]):
         """Process a message or a loop end of the market recovery stream."""
         loop = self._loop
         if isinstance(found, LoopEnded):
-            if loop.sequence_version == found.version:
+            if loop.sequence_version == found.version != self._ended_loop:
                 loop.end()
                 if loop.complete:
                     self._whole_loop()
             return
         message = found.message
-        if message.type is not MsgType.SNAPSHOT or not loop.packet(found.version, message.number):
+        if message.type is not MsgType.SNAPSHOT or found.version == self._ended_loop:
+            return
+        if not loop.packet(found.version, message.number):
             return
         header = _header(message)
         if header.last_msg_seq_num_processed < self._last_processed:
@@ -143,8 +173,22 @@ class LegacyFollower(BaseFollower[LegacyBook]):
             self._whole_snapshot(snapshot, self.position)
 
     def _take(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
+        state = self._state
+        if state is not None and state.is_deleted(snapshot.security_id, packet_key):
+            return
         self._learn_depth(snapshot, packet_key)
         super()._take(snapshot, packet_key)
+        if state is not None and snapshot.items:
+            state.snapshot(snapshot.items[-1], packet_key)
+
+    def _whole_loop(self) -> None:
+        super()._whole_loop()
+        state, position = self._state, self.position
+        members = self._loop.instruments
+        headers = [found.header for found in members.values() if found.header is not None]
+        if state is not None and position is not None and headers:
+            earliest = min(header.last_msg_seq_num_processed for header in headers)
+            state.loop(PacketKey(position.sequence_version, earliest), members)
 
     def _learn_depth(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
         """Switch the instrument to the kind of book that its snapshot has."""

@@ -31,6 +31,7 @@ from pregao.feed.replay.statistics import (
     last_before,
 )
 from pregao.umdf.templates import (
+    DELETED,
     EXECUTION_STATISTICS,
     HIGH_PRICE,
     LAST_TRADE_PRICE,
@@ -49,8 +50,11 @@ RESULTS: list[str | None] = ["equal", "different", "gap", "start", "incomplete",
 
 _MUST_BE_SHOWN = (OPENING_PRICE, HIGH_PRICE, LOW_PRICE, EXECUTION_STATISTICS)
 """Statistics that stay in effect until they are withdrawn or a new session begins."""
-_KIND_COLUMNS = ("price_band_type", "open_close_settl_flag")
+_FLAG = "open_close_settl_flag"
+_KIND_COLUMNS = ("price_band_type", _FLAG)
 """Coexisting statistics of one template differ in one of these columns."""
+_DATE = "settl_date"
+"""Where the flag of a settlement price is null, it differs in its date."""
 _NOT_COMPARED = frozenset(
     [
         *KEY,
@@ -63,7 +67,7 @@ _NOT_COMPARED = frozenset(
     ]
 )
 _Published = tuple[ComparedColumns, Int64Array, Int64Array]
-_DELETED = {"DELETE": 1}
+_DELETED = dict.fromkeys(DELETED, 1)
 _KIND_FACTOR = 1 << 33
 """Exceeds the sum of two checksums."""
 
@@ -223,6 +227,8 @@ class StatisticAudit:
         for name in _KIND_COLUMNS:
             if name in rows.names:
                 label += rows.labels(name)
+        if _DATE in rows.names:
+            label += np.where(rows.nulls(_FLAG), rows.numbers(_DATE, 0), 0)
         return label
 
     def _compare(

@@ -90,8 +90,8 @@ def in_sequence(
     securities, (rank, snapshot_rank, _) = ranked(keys.security, of_snapshots, also)
     instruments, count, books = len(securities), len(messages), len(messages.books)
     reset_rank = np.repeat(np.arange(instruments), len(resets))
-    included = np.isin(absent.security, securities)
-    absent_rank = np.searchsorted(securities, absent.security[included])
+    absent = absent.take(np.flatnonzero(np.isin(absent.security, securities)))
+    absent_rank = np.searchsorted(securities, absent.security)
 
     def tiled(values: Int64Array) -> Int64Array:
         return np.tile(values, instruments)
@@ -103,10 +103,9 @@ def in_sequence(
             keys.message_serial,
             none if snapshots is None else snapshots.message_serial[usable],
         ]
-        serials += [tiled(resets.message_serial), absent.message_serial[included]]
+        serials += [tiled(resets.message_serial), absent.message_serial]
         gap_rank, gap_index = gaps.between(ranks, np.concatenate(serials), instruments)
     unknown = np.full(len(usable) + len(absent_rank) + len(gap_rank), -1, np.int64)
-    zero = np.zeros(len(absent_rank), np.int64)
 
     def of_snapshot(values: Int64Array | None) -> Int64Array:
         return none if values is None else values[usable]
@@ -117,7 +116,7 @@ def in_sequence(
             keys.message_serial,
             tiled(resets.message_serial),
             of_snapshot(None if snapshots is None else snapshots.message_serial),
-            absent.message_serial[included],
+            absent.message_serial,
             gaps.serials[gap_index],
         ),
         "event": (keys.event, tiled(resets.event), unknown),
@@ -125,14 +124,14 @@ def in_sequence(
             keys.sending,
             tiled(resets.sending),
             of_snapshot(None if snapshots is None else snapshots.loop.sending),
-            zero,
+            absent.sending,
             gaps.sending[gap_index],
         ),
         "capture": (
             keys.capture,
             tiled(resets.capture),
             of_snapshot(None if snapshots is None else snapshots.capture),
-            zero,
+            absent.capture,
             gaps.capture[gap_index],
         ),
         "count": (
@@ -192,10 +191,10 @@ def in_sequence(
 
 
 def _date_snapshots(sequence: InstrumentSequence) -> None:
-    """Date each snapshot by its sending time, or by the next message's if that is earlier."""
+    """Date each snapshot by its sending time, or by the next message's or gap's if earlier."""
     shown = (sequence.snapshot >= 0) | (sequence.item == GapItem.ABSENT)
     snapshots = np.flatnonzero(shown)
-    messages = np.flatnonzero(~shown & (sequence.item != GapItem.GAP))
+    messages = np.flatnonzero(~shown)
     following = np.searchsorted(messages, snapshots)
     exists = following < len(messages)
     snapshots, following = snapshots[exists], messages[following[exists]]

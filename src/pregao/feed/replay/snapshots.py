@@ -297,7 +297,9 @@ class Snapshots:
     def voids(self) -> AbsentInstruments:
         """Return the instruments of complete void snapshots, whose books are empty."""
         own = np.flatnonzero(self.complete & self.void())
-        return AbsentInstruments(self.security[own], self.message_serial[own])
+        return AbsentInstruments(
+            self.security[own], self.message_serial[own], self.loop.sending[own], self.capture[own]
+        )
 
     def usable(self) -> BoolArray:
         """Return which snapshots can be compared or loaded: complete and not void."""
@@ -332,6 +334,7 @@ class CompleteLoop:
     version: int
     first_sending_ns: int
     last_sending_ns: int
+    last_capture_ns: int
     serial: int
     """Lowest packet serial that one of its snapshots is as of."""
 
@@ -354,6 +357,7 @@ def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list
     serial = serial_of(
         version_of(headers, spans), headers.numbers("last_msg_seq_num_processed"), base
     )
+    capture = headers.numbers("capture_time_ns")
     order = np.lexsort((loop.number, loop.sending))
     # A loop ends where the version changes or, on a feed without versions, numbers restart.
     restarts = (np.diff(loop.version[order]) != 0) | (np.diff(loop.number[order]) < 0)
@@ -367,6 +371,7 @@ def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list
                     int(loop.version[own[0]]),
                     int(sending.min()),
                     int(sending.max()),
+                    int(capture[own].max()),
                     int(serial[own].min()),
                 )
             )
@@ -390,16 +395,23 @@ def complete_loops(
 class AbsentInstruments:
     """Instruments whose books are known to be empty, and as of which message serials.
 
-    Either a complete snapshot loop did not contain them, or their snapshot is void.
+    Either a complete snapshot loop did not contain them, or their snapshot is void. The times are
+    those of the last packet of the loop, or of the void snapshot.
     """
 
     security: Int64Array
     message_serial: Int64Array
+    sending: Int64Array
+    capture: Int64Array
 
     @staticmethod
     def none() -> AbsentInstruments:
         """Return no instruments."""
-        return AbsentInstruments(np.empty(0, np.int64), np.empty(0, np.int64))
+        return AbsentInstruments(*(np.empty(0, np.int64) for _ in fields(AbsentInstruments)))
+
+    def take(self, chosen: Int64Array) -> AbsentInstruments:
+        """Return the absences at these indices."""
+        return AbsentInstruments(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @staticmethod
     def of(
@@ -413,20 +425,25 @@ class AbsentInstruments:
         for loop in loops:
             members = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
             missing = np.setdiff1d(distinct, members)
-            parts.append(
-                AbsentInstruments(missing, np.full(len(missing), loop.message_serial, np.int64))
-            )
+            known = (loop.message_serial, loop.last_sending_ns, loop.last_capture_ns)
+            columns = (np.full(len(missing), value, np.int64) for value in known)
+            parts.append(AbsentInstruments(missing, *columns))
         if not parts:
             return AbsentInstruments.none()
         return AbsentInstruments(
-            np.concatenate([part.security for part in parts]),
-            np.concatenate([part.message_serial for part in parts]),
+            *(
+                np.concatenate([getattr(part, column.name) for part in parts])
+                for column in fields(AbsentInstruments)
+            )
         )
 
     def after(self, message_serial: int) -> AbsentInstruments:
         """Return those after a message serial."""
-        own = np.flatnonzero(self.message_serial > message_serial)
-        return AbsentInstruments(self.security[own], self.message_serial[own])
+        return self.take(np.flatnonzero(self.message_serial > message_serial))
+
+    def sent_by(self, sending_ns: int) -> AbsentInstruments:
+        """Return those that were known at a time."""
+        return self.take(np.flatnonzero(self.sending <= sending_ns))
 
     def after_gaps(self, gaps: PacketGapColumns) -> AbsentInstruments:
         """Return the first absence of each instrument after each gap; others add nothing."""
@@ -436,5 +453,4 @@ class AbsentInstruments:
         order = np.lexsort((self.message_serial, covered, self.security))
         security, covered = self.security[order], covered[order]
         new = (security[1:] != security[:-1]) | (covered[1:] != covered[:-1])
-        chosen = order[np.append(True, new)]
-        return AbsentInstruments(self.security[chosen], self.message_serial[chosen])
+        return self.take(order[np.append(True, new)])

@@ -14,21 +14,25 @@ from pregao.feed.messages import KeyColumns, key_columns
 from pregao.feed.packet_keys import message_serials
 from pregao.feed.replay import _kernels
 from pregao.feed.replay.snapshots import LoopRows, Snapshots, owners
-from pregao.umdf.phases import NOT_LAST_SUB_TYPES, set_last_price
+from pregao.umdf.phases import NOT_LAST_SUB_TYPES, SESSION_CHANGE, set_last_price
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     FORWARD_TRADE,
     LAST_TRADE_PRICE,
     PRICE_BANDS,
     TRADE,
+    by_name,
 )
 
 TRADE_COLUMNS = ("md_entry_px", "trade_condition", "trd_sub_type", "trade_id", "trade_date")
 """Columns of trades that are read."""
-_SESSION_CHANGE = {"TRADING_SESSION_CHANGE": 1}
+_SESSION_CHANGE = dict.fromkeys(SESSION_CHANGE, 1)
 _NO_EVENT = -2
-_LIMITS = {"HARD_LIMIT": 0, "REJECTION_BAND": 1, "STATIC_LIMITS": 2, "": 3}
-"""Kinds of price limits by precedence: of several in force, the first one is shown."""
+_LIMITS = by_name("PriceBandType", {1: 0, 3: 1, 4: 2})
+"""Kinds of price limits by precedence (hard, rejection, static): the first in force is shown."""
+_OTHER_LIMITS = 3
+_AUCTION_LIMITS = by_name("PriceBandType", {2: 1})
+_PRICES = by_name("PriceLimitType", {0: 1})
 
 
 def last_before(
@@ -317,7 +321,7 @@ class PriceLimits:
         rank, serial, low, high, kind = (
             np.concatenate([part[at] for part in parts]) for at in range(5)
         )
-        for limit in sorted(_LIMITS.values()):
+        for limit in (*sorted(_LIMITS.values()), _OTHER_LIMITS):
             own = np.flatnonzero(kind == limit)
             if len(own):
                 own = own[np.lexsort((serial[own], rank[own]))]
@@ -337,9 +341,9 @@ class PriceLimits:
 def _limit_rows(
     rows: MessageColumns, securities: Int64Array, message_serial: Int64Array
 ) -> tuple[Int64Array, ...]:
-    unit: BoolArray = rows.codes("price_limit_type", {"PRICE_UNIT": 1}, 0) == 1
-    kind = rows.codes("price_band_type", _LIMITS, _LIMITS[""]).astype(np.int64)
-    auctions = rows.codes("price_band_type", {"AUCTION_LIMITS": 1}, 0) == 1
+    unit: BoolArray = rows.codes("price_limit_type", _PRICES, 0) == 1
+    kind = rows.codes("price_band_type", _LIMITS, _OTHER_LIMITS).astype(np.int64)
+    auctions = rows.codes("price_band_type", _AUCTION_LIMITS, 0) == 1
     kept = np.flatnonzero(unit & ~auctions)
     return (
         np.searchsorted(securities, rows.numbers("security_id"))[kept],
