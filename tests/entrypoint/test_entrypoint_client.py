@@ -66,7 +66,8 @@ def test_003_5_4_a_client_that_lost_everything_learns_it_from_the_rejects():
         "EstablishReject", **exchange.common(44), establishmentRejectCode="INVALID_NEXTSEQNO",
         lastIncomingSeqNo=17,
     )  # fmt: skip
-    exchange.send_data(reject, exchange.peer.terminate("INVALID_NEXTSEQNO"))
+    first, *_ = exchange.send_data(reject, exchange.peer.terminate("INVALID_NEXTSEQNO"))
+    assert first.text == "nextSeqNo 18 is expected; lastIncomingSeqNo is the number before it, 17"
     ((name, values),) = exchange.connect()
     assert (name, values["sessionVerID"], values["nextSeqNo"]) == ("Establish", 44, 18)
     exchange.send_data(exchange.ack(next_number=4, last=17))

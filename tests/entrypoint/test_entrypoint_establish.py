@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.entrypoint import GatewaySettings, SessionAccount
+from pregao.entrypoint import ConnectionEnded, GatewaySettings, SessionAccount, SessionRefused
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START, secret
 
@@ -141,7 +141,11 @@ def test_003_4_2_a_next_number_below_the_expected_is_refused_with_the_last_recei
     for number in (0, 1, 2):
         again = desk.connect()
         again.send_data(again.peer.establish(1, number))
+        events = list(again.events)
         assert refused(again, "INVALID_NEXTSEQNO")["lastIncomingSeqNo"] == 2
+        text = "nextSeqNo 3 is expected; lastIncomingSeqNo is the number before it, 2"
+        assert [each.text for each in events if isinstance(each, SessionRefused)] == [text]
+        assert [each.reason for each in events if isinstance(each, ConnectionEnded)] == [text]
 
 
 def test_a_next_number_above_the_expected_is_a_gap_and_accepted():

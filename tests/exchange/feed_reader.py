@@ -9,7 +9,7 @@ from typing import Any
 from pregao.sbe.codec import SbeMessage, SchemaCodec
 from pregao.schemas.bundle import bundled
 
-VERSIONS = [7, 8, 9, 10, 15, 16]
+VERSIONS = [7, 8, 9, 10, 15, 16, 17]
 END, RECOVERY, IMPLIED = 0x80, 0x20, 0x10
 RESET, SEQUENCE, STATUS, EMPTY, PHASE, CHANNEL_RESET = 1, 2, 3, 9, 10, 11
 ORDER, DELETE, MASS, TRADE, FORWARD, SUMMARY, BUST = 50, 51, 52, 53, 54, 55, 57

@@ -124,4 +124,8 @@ def whole_state(host):
         )
     books = [host.engine.book(each.security_id) for each in host.engine.instruments]
     numbers = (market.order_id, market.secondary_id, market.exec_id)
-    return sessions, books, numbers, host.active
+    protections = [
+        each.settings for _, found in sorted(market.protections.items()) for each in found
+    ]
+    operations = (market.no_legs, market.deltas, protections)
+    return sessions, books, numbers, host.active, operations

@@ -99,13 +99,13 @@ class HostFloor:
                 frame = peer.frame("SimpleNewOrder", **(values | {"side": 7}))
         self.host.receive(self.lines[session], frame, self.now)
 
-    def send(self, session, name, **values):
+    def send(self, session, name, segment=80, **values):
         """Send any message of a client; return the exchange's immediate replies."""
         header = {
             "sessionID": session,
             "msgSeqNum": self.numbers[session],
             "sendingTime": self.now,
-            "marketSegmentID": 80,
+            "marketSegmentID": segment,
         }
         self.numbers[session] += 1
         frame = self.peers[session].frame(name, businessHeader=header, **values)

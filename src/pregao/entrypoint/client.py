@@ -384,7 +384,8 @@ class Client:
                     self.last_problem = self.unreadable = ""
                 case SessionRefused():
                     self._last_refusal = event.code
-                    self.last_problem = f"the gateway refused the session: {event.code}"
+                    why = ": ".join(filter(None, (event.code, event.text)))
+                    self.last_problem = f"the gateway refused the session: {why}"
                 case ConnectionFailed():
                     self.last_problem = f"{event.gateway}: {event.reason}"
                 case ConnectionEnded() if event.code != self._last_refusal:

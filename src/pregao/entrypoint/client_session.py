@@ -41,6 +41,7 @@ from pregao.entrypoint.session_state import (
     SessionRecord,
     SessionState,
     VersionNegotiated,
+    expected_text,
 )
 from pregao.entrypoint.session_store import SessionStore
 from pregao.errors import DecodeError, UsageError
@@ -396,14 +397,16 @@ class ClientSession:
     def _on_establish_reject(self, message: SbeMessage) -> list[SessionEvent]:
         """Correct the state by the reason of the reject, for the next connection."""
         code = _code_name(message["establishmentRejectCode"])
+        text = ""
         if code == "INVALID_NEXTSEQNO":
             last = message["lastIncomingSeqNo"] or 0
+            text = expected_text(last)
             if last < LAST_NUMBER - 1:  # otherwise nothing could be sent again
                 self._record(OutgoingSkipped(last + 1))
                 self._record(DeliveryResolved(last))
         elif code in ("UNNEGOTIATED", "INVALID_SESSIONVERID"):
             self._next_step = _Next.NEGOTIATE
-        return [SessionRefused(code)]
+        return [SessionRefused(code, text)]
 
     def _on_establish_ack(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
         """Start the keep-alive; compare the sequence numbers of both sides."""

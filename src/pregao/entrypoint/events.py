@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from pregao.entrypoint.framing import StreamFrame
@@ -35,6 +35,8 @@ class SessionRefused:
     """Negotiate or Establish was rejected; the connection ends."""
 
     code: str
+    text: str = field(default="", compare=False)
+    """What the code leaves open, such as the sequence number that is expected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from pregao.entrypoint.session_settings import (
     SessionAccount,
     skips_too_far,
 )
-from pregao.entrypoint.session_state import SessionState
+from pregao.entrypoint.session_state import SessionState, expected_text
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SbeMessage
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
@@ -323,7 +323,10 @@ class GatewayConnection:
             # After a skipped range the last received number would lead to another refused number.
             last = state.next_incoming - 1 if code == "INVALID_NEXTSEQNO" else 0
             answer |= {"establishmentRejectCode": code, "lastIncomingSeqNo": last or None}
-            return self._refuse("EstablishReject", answer, code, now_ns)
+            text = ""
+            if code == "INVALID_NEXTSEQNO":
+                text = expected_text(last)
+            return self._refuse("EstablishReject", answer, code, now_ns, text)
         assert found is not None
         self._sessions.refusals.succeeded(self._peer, found.session_id)
         return self._bind(found, request, answer, now_ns)
@@ -450,7 +453,7 @@ class GatewayConnection:
     # Refusal and termination.
 
     def _refuse(
-        self, name: str, answer: Mapping[str, Any], code: str, now_ns: int
+        self, name: str, answer: Mapping[str, Any], code: str, now_ns: int, text: str = ""
     ) -> list[SessionEvent]:
         """Refuse a session: immediately, or delayed after repeated authentication failures."""
         if code == UNAUTHENTICATED and self._session is None:
@@ -460,14 +463,15 @@ class GatewayConnection:
                 self._held = (number, answer, name, code)
                 self._deadline_ns = due_ns
                 return []
-        return self._refused(name, answer, code, now_ns)
+        return self._refused(name, answer, code, now_ns, text)
 
     def _refused(
-        self, name: str, answer: Mapping[str, Any], code: str, now_ns: int
+        self, name: str, answer: Mapping[str, Any], code: str, now_ns: int, text: str = ""
     ) -> list[SessionEvent]:
         self._put(name, answer, now_ns)
         session = (answer["sessionID"], answer["sessionVerID"])
-        return [SessionRefused(code), *self._end(ending_code(code), now_ns, code, session)]
+        refused = SessionRefused(code, text)
+        return [refused, *self._end(ending_code(code), now_ns, text or code, session)]
 
     def _release(self) -> None:
         if self._held is not None:

@@ -45,6 +45,8 @@ SESSION_MESSAGES: Final = frozenset({
 })  # fmt: skip
 """Session layer messages (§4.5)."""
 
+_DEFAULTED: Final = frozenset({"timeInForce"})
+"""Fields that the schema requires, but whose absence means a value: DAY (§7.1.8)."""
 _HEADER = "businessHeader"
 _SAMPLE = "ExecutionReport_New"
 
@@ -67,7 +69,11 @@ class Enumerations(NamedTuple):
 
 
 def _enumerations(block: Block) -> Enumerations:
-    fields = [(each.name, each.required) for each in readings(block) if each.enum is not None]
+    fields = [
+        (each.name, each.required and each.name not in _DEFAULTED)
+        for each in readings(block)
+        if each.enum is not None
+    ]
     groups = [(group.name, _enumerations(group)) for group in block.groups]
     return Enumerations(tuple(fields), tuple(each for each in groups if any(each[1])))
 

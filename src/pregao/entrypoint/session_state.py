@@ -246,3 +246,11 @@ class SessionState:
         records += self.not_taken
         records += [IncomingAccepted(self.last_incoming), IncomingExpected(self.next_incoming)]
         return [*records, CancelScheduled(self.cancel_due_ns)]
+
+
+def expected_text(last_incoming: int) -> str:
+    """Return what a refused nextSeqNo should have been: the reject has the number before it."""
+    return (
+        f"nextSeqNo {last_incoming + 1} is expected; lastIncomingSeqNo is the number before it, "
+        f"{last_incoming}"
+    )

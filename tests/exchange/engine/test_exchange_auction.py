@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.exchange.engine.book.order_book import PriceLevel
+from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.commands import MassCancel
 from pregao.exchange.engine.model.enums import (
     ImbalanceCondition,
     OpenCloseSettlFlag,
@@ -41,11 +43,12 @@ from pregao.exchange.engine.model.operations_commands import (
     SetSecurityStatus,
 )
 from pregao.exchange.engine.model.reports import OrderAccepted, OrderCancelled, OrderFilled
-from tests.exchange.floor import BUY, SELL, SHARE, Floor, px, share
+from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, px, share
 
 MOA, MOC = TimeInForce.GOOD_FOR_AUCTION, TimeInForce.AT_THE_CLOSE
 OPEN, RESERVED, CLOSE = TradingStatus.OPEN, TradingStatus.RESERVED, TradingStatus.CLOSE
 FINAL = TradingStatus.FINAL_CLOSING_CALL
+ENDED = (CLOSE, TradingStatus.PAUSE, TradingStatus.FORBIDDEN)
 PREVIOUS = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 
 _ORDERS = st.lists(
@@ -357,6 +360,36 @@ def test_waiting_moc_orders_join_by_time_of_entry_and_can_be_cancelled():
 
 
 @pytest.mark.parametrize(
+    ("change", "keeps"),
+    [
+        ({"quantity": 5}, False),
+        ({"quantity": 4, "price": 10.01}, False),
+        ({"quantity": 3}, True),
+        ({"quantity": 4, "account": 7}, True),
+    ],
+)
+def test_003_7_5_impact_of_changes_on_the_priority_of_a_waiting_moc_order(change, keeps):
+    floor = Floor()
+    first = floor.order(BUY, 4, 10, time_in_force=MOC)
+    second = floor.order(BUY, 4, 10, time_in_force=MOC)
+    first = floor.modify(first, **change)
+    floor.do(SetGroupPhase("XX", FINAL))
+    joined = [report.cl_ord_id for report in floor.reports(OrderAccepted)]
+    assert joined == ([first, second] if keeps else [second, first])
+    floor.check_feed()
+    floor.check_levels()
+
+
+def test_003_7_4_an_order_bound_by_an_auction_cannot_become_moc():
+    floor = Floor(phase=RESERVED, auction_rules=AuctionRules(binding=True))
+    order = floor.order(BUY, 4, 10)
+    floor.order(SELL, 4, 10)
+    floor.modify(order, 4, time_in_force=MOC)
+    assert floor.reject_code() == 7027
+    assert floor.book(BUY) == [(px(10), 4)]
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         {"time_in_force": TimeInForce.IMMEDIATE_OR_CANCEL},
@@ -380,17 +413,88 @@ def test_a_minimum_quantity_means_nothing_in_an_auction():
     assert floor.reject_code() == 1013
 
 
-def test_an_auction_that_is_halted_does_not_trade_until_it_opens():
-    floor = Floor(phase=RESERVED)
+@pytest.mark.parametrize(
+    ("auction", "state", "by_group"),
+    [
+        *[(auction, state, True) for auction in (RESERVED, FINAL) for state in (OPEN, *ENDED)],
+        *[(auction, state, False) for auction in (RESERVED, FINAL) for state in ENDED],
+        (RESERVED, FINAL, True),
+        (RESERVED, FINAL, False),
+    ],
+)
+def test_000_14_1_an_auction_that_is_left_trades_before_the_new_state(auction, state, by_group):
+    floor = Floor(phase=auction)
     floor.order(BUY, 10, 10)
-    floor.order(SELL, 10, 9)
-    floor.do(SetSecurityStatus(SHARE, TradingStatus.PAUSE))
+    floor.order(SELL, 4, 10, session=2)
+    floor.order(BUY, 1, time_in_force=MOA, ord_type=OrdType.MARKET)
+    command = SetSecurityStatus(SHARE, state)
+    if by_group:
+        # Without a scheduled end a RESERVED auction continues in PRE-CLOSE (§14.2).
+        floor.do(SetGroupPhase("XX", auction, open_time_ns=floor.now + 2))
+        command = SetGroupPhase("XX", state)
+    floor.do(command)
+    uncrossing, change = floor.last.market
+    assert uncrossing.event
+    assert not change.event
+    assert [trade.size for trade in uncrossing.items if isinstance(trade, Trade)] == [1, 3]
+    assert isinstance(uncrossing.items[-1], ExecutionStatistics)
+    assert [type(item) for item in change.items] == [
+        SecurityGroupPhase if by_group else SecurityStatus
+    ]
+    assert floor.book(BUY) == [(px(10), 7)]
+    assert not floor.shown(TheoreticalOpeningPrice, AuctionImbalance)
+    floor.check_feed()
+
+
+def test_000_14_1_an_auction_of_a_halted_group_is_suspended_not_left():
+    floor = Floor()
+    floor.do(SetSecurityStatus(SHARE, RESERVED))
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 10, 9, session=2)
+    floor.do(SetGroupPhase("XX", TradingStatus.PAUSE))
     assert not floor.items(Trade)
     floor.do(SetGroupPhase("XX", OPEN))
     assert not floor.items(Trade)
+    assert [price.size for price in floor.items(TheoreticalOpeningPrice)] == [10]
     floor.do(RejoinGroup(SHARE))
     assert [trade.size for trade in floor.items(Trade)] == [10]
     assert isinstance(floor.items()[-1], SecurityStatus)
+
+
+def test_000_14_1_a_closing_call_begins_after_the_trades_of_the_auction_before_it():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 4, 10, session=2)
+    floor.order(SELL, 9, time_in_force=MOC, ord_type=OrdType.MARKET, session=2)
+    floor.do(SetGroupPhase("XX", FINAL))
+    uncrossing, change = floor.last.market
+    assert [trade.size for trade in uncrossing.items if isinstance(trade, Trade)] == [4]
+    assert [type(item) for item in change.items] == [
+        SecurityGroupPhase,
+        NewOrderMbo,
+        TheoreticalOpeningPrice,
+        AuctionImbalance,
+    ]
+    assert change.items[2].size == 6
+    floor.check_feed()
+
+
+def test_000_4_2_1_a_mass_cancel_in_an_auction_ends_with_its_last_deletion():
+    floor = Floor(share(), share(OTHER), phase=RESERVED)
+    for security_id in (SHARE, OTHER):
+        floor.order(BUY, 10, 10, security_id=security_id)
+        floor.order(SELL, 10, 10, security_id=security_id, session=2)
+        floor.order(BUY, 5, 9, security_id=security_id)
+    floor.do(MassCancel(1, 99))
+    cancels, *prices = floor.last.market
+    assert cancels.event
+    assert [type(item) for item in cancels.items] == [DeleteOrderMbo] * 4
+    assert [(unit.event, [type(item) for item in unit.items]) for unit in prices] == [
+        (True, [TheoreticalOpeningPrice, AuctionImbalance])
+    ] * 2
+    assert [unit.items[0].security_id for unit in prices] == [SHARE, OTHER]
+    assert all(item.deleted for unit in prices for item in unit.items)
+    floor.check_feed()
 
 
 def test_iceberg_takes_part_with_all_it_has_and_comes_back_for_each_slice():

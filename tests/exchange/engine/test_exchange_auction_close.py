@@ -10,7 +10,13 @@ from pregao.clock import SECOND, parse_ns
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.model.commands import CancelOrder, MassCancel
 from pregao.exchange.engine.model.enums import ExecRestatementReason, PriceBandType, TradingStatus
-from pregao.exchange.engine.model.events import News, SecurityStatus, Trade
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    News,
+    SecurityStatus,
+    TheoreticalOpeningPrice,
+    Trade,
+)
 from pregao.exchange.engine.model.operations_commands import (
     AdvanceTime,
     PairAuctions,
@@ -220,6 +226,27 @@ def test_an_opening_auction_can_end_at_random_after_its_group():
     assert status(floor) == OPEN
     assert floor.items(Trade)
     floor.check_feed()
+
+
+def test_000_13_10_1_a_held_instrument_is_reserved_before_its_group_opens():
+    floor = Floor(share(auction=RANDOM), share(OTHER), phase=CLOSE)
+    floor.now = at("09:45:00")
+    floor.do(SetGroupPhase("XX", RESERVED, open_time_ns=at("10:00:00")))
+    for security_id in (SHARE, OTHER):
+        floor.order(BUY, 10, 10, security_id=security_id)
+        floor.order(SELL, 4, 10, session=2, security_id=security_id)
+    prices = floor.shown(TheoreticalOpeningPrice, AuctionImbalance)
+    floor.now = at("10:00:00")
+    floor.do(SetGroupPhase("XX", OPEN), after=0)
+    held, uncrossing, change, news = floor.last.market
+    (published,) = held.items
+    assert (held.event, change.event, news.event) == (False, False, False)
+    assert (published.security_id, published.status) == (SHARE, RESERVED)
+    assert {item.security_id for item in uncrossing.items} == {OTHER}
+    assert [item.phase for item in change.items] == [OPEN]
+    assert [item.security_id for item in news.items] == [SHARE]
+    assert floor.shown(TheoreticalOpeningPrice, AuctionImbalance) == prices
+    assert len(prices) == 2
 
 
 def test_orders_in_the_theoretical_price_are_bound_unless_cancelled_by_mistake():

@@ -150,7 +150,7 @@ def test_003_15_3_6_5_declarations_expire_with_the_day(command):
     assert forward_reports(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
 
 
-def test_a_delisted_forward_cancels_its_declarations():
+def test_003_15_3_6_3_a_delisted_forward_cancels_its_declarations():
     floor = market()
     quote, other = declare(floor), declare(floor, security_id=ACME4S)
     floor.do(RemoveInstrument(ACME4T))
@@ -161,6 +161,19 @@ def test_a_delisted_forward_cancels_its_declarations():
         assert forward_reports(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
     floor.do(AcceptForward(2, B, other))
     assert forward_reports(floor) == [(1, A, QuoteStatus.ACCEPTED), (2, B, QuoteStatus.ACCEPTED)]
+
+
+@pytest.mark.parametrize("with_cash", [True, False])
+def test_003_15_3_6_3_a_declaration_with_cash_ends_with_its_cash_instrument(with_cash):
+    floor = market()
+    quote = declare(floor, with_cash=with_cash)
+    floor.do(RemoveInstrument(ACME4))
+    ended = [(1, A, QuoteStatus.CANCELED), (0, B, QuoteStatus.CANCELED)]
+    assert forward_reports(floor) == (ended if with_cash else [])
+    floor.do(AcceptForward(2, B, quote))
+    accepted = [(1, A, QuoteStatus.ACCEPTED), (2, B, QuoteStatus.ACCEPTED)]
+    unknown = [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
+    assert forward_reports(floor) == (unknown if with_cash else accepted)
 
 
 def test_003_15_3_only_the_respondent_accepts_and_never_by_direct_access():

@@ -163,7 +163,10 @@ def test_003_7_1_6_rule_1_only_retail_orders_of_the_same_firm():
     assert left(floor, B, BUY) == 995
 
 
-@pytest.mark.parametrize(("improvement", "price"), [(None, 75_015), (10, 75_010), (99, 75_000)])
+@pytest.mark.parametrize(
+    ("improvement", "price"),
+    [(None, 75_015), (3, 75_015), (10, 75_010), (12, 75_010), (99, 75_000)],
+)
 def test_003_7_1_6_rule_3_with_a_wide_spread_the_price_is_better(improvement, price):
     steps = None if improvement is None else px(improvement)
     floor = Floor(future(min_price_increment=5 * 10**8, rlp_improvement=steps))
@@ -175,6 +178,16 @@ def test_003_7_1_6_rule_3_with_a_wide_spread_the_price_is_better(improvement, pr
     floor.order(SELL, 5, 75_020, firm=A)
     # A better price has priority; a limit worse than the book's is enough.
     retail(floor, 10, price)
+    assert trades(floor) == [(A, 10, price, True)]
+
+
+@pytest.mark.parametrize(("ask", "price"), [(75_000, 75_000), (75_005, 75_000), (75_010, 75_005)])
+def test_003_7_1_6_rule_3_the_price_is_better_from_a_spread_of_two_steps_on(ask, price):
+    floor = Floor(future(min_price_increment=5 * 10**8))
+    floor.order(SELL, 1000, ord_type=RLP, firm=A)
+    floor.order(BUY, 5, 74_995, firm=C)
+    floor.order(SELL, 5, ask, firm=D)
+    retail(floor, 10, ask)
     assert trades(floor) == [(A, 10, price, True)]
 
 

@@ -21,9 +21,11 @@ from pregao.exchange.engine.model.instrument_loader import (
 )
 from pregao.exchange.engine.model.instruments import (
     ExerciseStyle,
+    InstrAttribType,
     InstrAttribValue,
     Instrument,
     LotType,
+    OptPayoutType,
     PutOrCall,
     SecurityType,
 )
@@ -138,6 +140,20 @@ def test_kinds_provide_defaults_of_an_instrument():
     assert (plain.allows_good_till, own.allows_good_till) == (True, False)
 
 
+def test_an_instrument_can_be_a_test_instrument():
+    marked, plain = parse({**SHARE, "test_instrument": True}, {**FUTURE, "test_instrument": False})
+    assert [(int(each.type), int(each.value)) for each in marked.attributes][-1] == (35, 1)
+    assert InstrAttribType.TEST_INSTRUMENT not in {each.type for each in plain.attributes}
+
+
+def test_a_payout_has_its_name_of_either_version():
+    option = OptPayoutType["VANILLA_CASH_SETTLEMENT"]
+    assert option is OptPayoutType.CAPPED
+    names = ("CAPPED", "VANILLA_CASH_SETTLEMENT")
+    found = [parse({**SHARE, "opt_payout_type": name})[0].opt_payout_type for name in names]
+    assert found == [option, option]
+
+
 def test_json_and_toml_are_equivalent(tmp_path):
     as_json = tmp_path / "list.json"
     as_json.write_text(
@@ -194,6 +210,9 @@ def test_json_and_toml_are_equivalent(tmp_path):
         ("ACMEL20", {"strike_price": None}, "put_or_call", "requires a strike_price"),
         ("ACMEL20", {"put_or_call": None}, "strike_price", "requires put_or_call"),
         ("ACMEL20", {"exercise_style": None}, "exercise_style", "EUROPEAN or AMERICAN"),
+        ("ACMEL20", {"security_sub_type": 90}, "put_or_call", "not an option"),
+        ("ACMEL20", {"security_sub_type": 140}, "put_or_call", "not an option"),
+        ("ACMEL20", {"security_sub_type": 141}, "put_or_call", "not an option"),
         ("ACMEL20", {"maturity_date": None}, "maturity_date", "requires a maturity"),
         ("ACMEL20", {"underlyings": ["GONE3"]}, "underlyings", "no instrument 'GONE3'"),
         ("ACMEL20", {"underlyings": ["ACMEL20"]}, "underlyings", "itself"),

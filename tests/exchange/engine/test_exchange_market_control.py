@@ -126,25 +126,52 @@ def test_000_13_4_bust_of_the_only_trade_withdraws_its_statistics():
     assert not floor.shown(OpeningPrice, HighPrice, LowPrice, LastTradePrice)
 
 
-def test_bust_of_a_trade_in_between_changes_only_its_own_effects():
-    floor = Floor()
-    first, high, low, last = (trade(floor, price) for price in (10, 12, 9, 11))
-    floor.do(BustTrade(SHARE, high))
-    assert [
-        (type(i), i.price, i.deleted) for i in floor.items(OpeningPrice, HighPrice, LowPrice)
-    ] == [(HighPrice, px(11), False)]
-    floor.do(BustTrade(SHARE, last))
-    assert [(type(i), i.price) for i in floor.items(OpeningPrice, HighPrice, LowPrice)] == [
-        (HighPrice, px(10))
-    ]
-    assert floor.shown(LastTradePrice)[0].trade_id == low
-    floor.do(BustTrade(SHARE, first))
-    assert [(type(i), i.price) for i in floor.items(OpeningPrice, HighPrice, LowPrice)] == [
-        (OpeningPrice, px(9)),
-        (HighPrice, px(9)),
-    ]
+@pytest.mark.parametrize("busted", [0, 1, 2, 3])
+def test_000_19_a_bust_resends_no_price_while_a_trade_is_left(busted):
+    floor = Floor(share(previous_close=10**9))
+    numbers = [trade(floor, price) for price in (10, 12, 9, 11)]
+    prices = floor.shown(OpeningPrice, HighPrice, LowPrice, LastTradePrice)
+    assert [item.price for item in prices] == [px(10), px(12), px(9), px(11)]
+    floor.do(BustTrade(SHARE, numbers[busted]))
+    assert [type(item) for item in floor.items()] == [TradeBust, ExecutionStatistics]
+    assert floor.shown(OpeningPrice, HighPrice, LowPrice, LastTradePrice) == prices
     (figures,) = floor.items(ExecutionStatistics)
-    assert (figures.trade_volume, figures.vwap_px) == (10, px(9))
+    left = [price for index, price in enumerate((10, 12, 9, 11)) if index != busted]
+    assert (figures.trade_volume, figures.number_of_trades) == (30, 3)
+    assert figures.vwap_px == px(sum(left) / 3)
+    # The last price is one of the prices that stay, and so does the change that it gives.
+    assert figures.net_chg_prev_day8 == 10**8
+
+
+def test_000_19_prices_that_a_bust_left_are_changed_by_the_next_trades_alone():
+    floor = Floor()
+    numbers = [trade(floor, price) for price in (10, 12, 9, 11)]
+    for number in numbers[:3]:
+        floor.do(BustTrade(SHARE, number))
+    trade(floor, 11.5)
+    assert not floor.items(OpeningPrice, HighPrice, LowPrice)
+    trade(floor, 12.5)
+    assert [(type(i), i.price) for i in floor.items(OpeningPrice, HighPrice, LowPrice)] == [
+        (HighPrice, px(12.5))
+    ]
+    # An amendment moves its own trade only: the busted 9 and 12 stay in the range.
+    floor.do(AmendTrade(SHARE, numbers[3], price=px(9.5)))
+    assert not floor.items(OpeningPrice, HighPrice, LowPrice)
+
+
+def test_000_19_the_first_trade_after_all_were_cancelled_opens_again():
+    floor = Floor()
+    for number in [trade(floor, price) for price in (10, 12)]:
+        floor.do(BustTrade(SHARE, number))
+    assert [(type(i), i.price, i.deleted) for i in floor.items()[1:4]] == [
+        (OpeningPrice, px(10), True),
+        (HighPrice, px(12), True),
+        (LowPrice, px(10), True),
+    ]
+    assert not floor.shown(OpeningPrice, HighPrice, LowPrice, LastTradePrice)
+    trade(floor, 11)
+    assert floor.items(Trade)[0].trade_condition & OPENING
+    assert [item.price for item in floor.items(OpeningPrice, HighPrice, LowPrice)] == [px(11)] * 3
 
 
 def test_003_7_1_18_a_bust_lowers_the_filled_but_does_not_raise_the_remaining_quantity():
@@ -293,7 +320,7 @@ def test_000_13_3_the_last_trade_amended_is_the_last_price():
         (figures,) = floor.items(ExecutionStatistics)
         assert figures.net_chg_prev_day8 == (price - 9) * 10**8
     floor.do(BustTrade(SHARE, number))
-    assert floor.shown(LastTradePrice)[0].price == px(10)
+    assert floor.shown(LastTradePrice)[0].price == px(12)
 
 
 def test_000_13_3_the_last_price_is_always_that_of_the_last_trade_in_sequence():
@@ -440,6 +467,7 @@ def test_a_removed_instrument_no_longer_follows_its_group():
         (AddInstrument(share()), "already listed"),
         (ChangeInstrument(share(OTHER)), "security ID"),
         (ChangeInstrument(share(security_group="YY")), "cannot change its group"),
+        (ChangeInstrument(share(market_segment_id=72)), "or market segment during the day"),
         (RemoveInstrument(OTHER), "security ID"),
         (BustTrade(OTHER, 10), "security ID"),
         (EnterTrade(SHARE, px(10), 0), "quantity of a trade must be"),
@@ -489,6 +517,7 @@ def test_000_13_11_3_settlement_prices_on_their_schedule():
                 kind,
                 days(DAY),
                 floor.now,
+                days(DAY) if flag == DAILY else None,
             )
         ]
     # The latest for each day is valid.
@@ -496,6 +525,18 @@ def test_000_13_11_3_settlement_prices_on_their_schedule():
         (PREVIOUS, px(11)),
         (DAILY, px(13)),
     ]
+
+
+def test_000_13_11_3_a_settlement_price_can_name_its_date():
+    floor = Floor(future())
+    for named in (date(1970, 1, 1), date(2026, 5, 20), date(2149, 6, 5)):
+        floor.do(SetSettlementPrice(SHARE, px(10), PREVIOUS, settl_date=named))
+        (item,) = floor.unit().items
+        assert (item.flag, item.trade_date, item.settl_date) == (PREVIOUS, days(DAY), days(named))
+    for named in (date(1969, 12, 31), date(2149, 6, 6), date.max):
+        with pytest.raises(UsageError, match=f"from 1970-01-01 to 2149-06-05, was {named}"):
+            floor.do(SetSettlementPrice(SHARE, px(11), settl_date=named))
+    assert [(s.flag, s.price) for s in floor.shown(SettlementPrice)] == [(PREVIOUS, px(10))]
 
 
 def test_closing_price_open_interest_and_last_trade_are_published_separately():
@@ -565,7 +606,8 @@ def test_000_13_8_statistics_are_exact_after_any_trades_and_busts(trades, busted
         assert not floor.shown(OpeningPrice, HighPrice, LowPrice, LastTradePrice)
         return
     assert abs(figures.vwap_px * volume - notional) * 2 <= volume
-    prices = [ticks * 100 for _, (ticks, _) in left]
+    # Busts change no price while a trade is left (§19).
+    prices = [ticks * 100 for ticks, _ in trades]
     assert [item.price for item in floor.shown(HighPrice)] == [max(prices)]
     assert [item.price for item in floor.shown(LowPrice)] == [min(prices)]
     assert [item.price for item in floor.shown(OpeningPrice)] == [prices[0]]

@@ -15,12 +15,15 @@ from pregao.exchange.engine.model.enums import (
     ExecRestatementReason,
     MassActionRejectReason,
     MassActionType,
+    OrdType,
     PriceBandType,
+    TimeInForce,
     TradeCondition,
+    TradingStatus,
     TrdSubType,
 )
 from pregao.exchange.engine.model.events import DeleteOrderMbo, ExecutionSummary, Trade
-from pregao.exchange.engine.model.operations_commands import SetPriceBand
+from pregao.exchange.engine.model.operations_commands import SetGroupPhase, SetPriceBand
 from pregao.exchange.engine.model.reports import (
     MassCancelled,
     OrderAccepted,
@@ -34,6 +37,57 @@ ME, YOU = investor_number(300, 1), investor_number(300, 2)
 SWEEP = CrossType.CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT
 BUYER_FIRST = CrossPrioritization.BUY_SIDE_IS_PRIORITIZED
 SELLER_FIRST = CrossPrioritization.SELL_SIDE_IS_PRIORITIZED
+
+
+DISCONNECTS = (
+    ExecRestatementReason.CANCEL_ON_HARD_DISCONNECTION,
+    ExecRestatementReason.CANCEL_ON_TERMINATE,
+    ExecRestatementReason.CANCEL_ON_DISCONNECT_AND_TERMINATE,
+)
+
+
+@pytest.mark.parametrize("reason", DISCONNECTS)
+@pytest.mark.parametrize("phase", [TradingStatus.RESERVED, TradingStatus.FINAL_CLOSING_CALL])
+def test_003_4_7_3_orders_that_take_part_in_an_auction_stay(phase, reason):
+    floor = Floor()
+    waiting = floor.order(
+        BUY, 5, 10.5, ord_type=OrdType.STOP_LIMIT, stop_px=px(10.4), time_in_force=TimeInForce.DAY
+    )
+    floor.do(SetGroupPhase("XX", phase))
+    floor.order(SELL, 10, 10, session=2)
+    above, at, below = (floor.order(BUY, 10, price) for price in (10.1, 10, 9.9))
+    floor.order(SELL, 15, 10, session=2)
+    uncrossing = floor.engine.market.listings[SHARE].theoretical
+    assert uncrossing is not None
+    assert uncrossing.price == px(10)
+    floor.do(MassCancel(1, 0, reason=reason))
+    gone = floor.reports(OrderCancelled)
+    assert {report.cl_ord_id for report in gone} == {waiting, below}
+    assert {report.reason for report in gone} == {reason}
+    # Its owner may cancel all of it.
+    floor.do(MassCancel(1, 91, side=SELL))
+    assert not floor.reports(OrderCancelled)
+    floor.do(MassCancel(1, 92))
+    assert {report.cl_ord_id for report in floor.reports(OrderCancelled)} == {above, at}
+    floor.check_feed()
+
+
+@pytest.mark.parametrize(
+    ("status", "cancels"),
+    [
+        (TradingStatus.OPEN, True),
+        (TradingStatus.PAUSE, True),
+        (TradingStatus.CLOSE, False),
+        (TradingStatus.FORBIDDEN, False),  # of a group: PRE-CLOSE
+    ],
+)
+def test_003_4_7_3_states_without_cancellations_keep_the_orders(status, cancels):
+    floor = Floor()
+    order = floor.order(BUY, 10, 10)
+    floor.do(SetGroupPhase("XX", status))
+    floor.do(MassCancel(1, 0, reason=DISCONNECTS[0]))
+    gone = [report.cl_ord_id for report in floor.reports(OrderCancelled)]
+    assert gone == ([order] if cancels else [])
 
 
 def test_003_4_8_filters_combine():

@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 
+from pregao.exchange.engine.matching.self_trade_prevention import investor_number
 from pregao.exchange.engine.model.commands import (
     CancelOrder,
     CrossSide,
@@ -53,7 +54,39 @@ MARKET, MARKET_TO_LIMIT = OrdType.MARKET, OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT
 IOC, FOK = TimeInForce.IMMEDIATE_OR_CANCEL, TimeInForce.FILL_OR_KILL
 GTC, GTD = TimeInForce.GOOD_TILL_CANCEL, TimeInForce.GOOD_TILL_DATE
 MOA, MOC = TimeInForce.GOOD_FOR_AUCTION, TimeInForce.AT_THE_CLOSE
+THIRD = OTHER + 1
 PREVIOUS = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
+
+
+@pytest.mark.parametrize(
+    ("kind", "product", "code"),
+    [
+        # Derivatives: futures, options, spot.
+        (SecurityType.FUT, Product.INDEX, None),
+        (SecurityType.FUT, Product.COMMODITY, None),
+        (SecurityType.FOPT, Product.CURRENCY, None),
+        (SecurityType.SOPT, Product.INDEX, None),
+        (SecurityType.SPOT, Product.COMMODITY, None),
+        # Equities: stocks, options on them, strategies, corporate bonds.
+        (SecurityType.CS, Product.EQUITY, None),
+        (SecurityType.PS, Product.EQUITY, None),
+        (SecurityType.ETF, Product.EQUITY, None),
+        (SecurityType.OPT, Product.EQUITY, None),
+        (SecurityType.INDEXOPT, Product.INDEX, None),
+        (SecurityType.MLEG, Product.MULTILEG, None),
+        (SecurityType.CORP, Product.CORPORATE, None),
+        # Forwards are declared, not entered; the others are not traded.
+        (SecurityType.FORWARD, Product.EQUITY, 2047),
+        (SecurityType.DTERM, Product.CURRENCY, 2047),
+        (SecurityType.INDEX, Product.INDEX, 2047),
+        (SecurityType.OPTEXER, Product.EQUITY, 2047),
+        (SecurityType.SECLOAN, Product.EQUITY, 2047),
+    ],
+)
+def test_003_2_products_that_are_traded_by_orders(kind, product, code):
+    floor = Floor(share(security_type=kind, product=product))
+    floor.order(BUY, 10, 10)
+    assert floor.reject_code() == code
 
 
 def test_003_2_1_price_then_time_priority():
@@ -172,6 +205,171 @@ def test_003_7_1_17_minimum_quantity():
     floor.order(BUY, 100, 10, min_qty=50, session=2)
     assert [trade.size for trade in floor.items(Trade)] == [50]
     assert floor.book(BUY) == [(px(10), 50)]
+
+
+@pytest.mark.parametrize("kind", [OrdType.LIMIT, MARKET, MARKET_TO_LIMIT])
+@pytest.mark.parametrize("validity", [IOC, FOK])
+@pytest.mark.parametrize("close", [None, 10 * 10**8])
+def test_003_7_1_10_and_11_without_a_counterparty_it_is_accepted_and_then_cancelled(
+    kind, validity, close
+):
+    """Also without a price to measure a protection price from."""
+    floor = Floor(share(previous_close=close))
+    price = 10 if kind == OrdType.LIMIT else None
+    floor.order(BUY, 10, price, ord_type=kind, time_in_force=validity)
+    accepted, cancelled = floor.reports()
+    assert isinstance(accepted, OrderAccepted)
+    assert (accepted.ord_type, accepted.time_in_force) == (kind, validity)
+    assert isinstance(cancelled, OrderCancelled)
+    assert (cancelled.status, cancelled.cum_qty) == (OrdStatus.CANCELED, 0)
+    assert not floor.last.market
+    assert not floor.engine.market.orders
+
+
+def test_003_7_1_10_a_counterparty_beyond_the_protection_price_is_none():
+    floor = Floor(share(previous_close=10 * 10**8, protection_offset=px(1)))
+    floor.order(SELL, 10, 12)
+    floor.order(BUY, 10, ord_type=MARKET_TO_LIMIT, time_in_force=IOC, session=2)
+    assert [type(report) for report in floor.reports()] == [OrderAccepted, OrderCancelled]
+    assert floor.book(SELL) == [(px(12), 10)]
+
+
+def test_003_7_1_17_a_minimum_holds_on_entry_and_where_a_change_adds_it():
+    floor = Floor()
+    floor.order(SELL, 60, 10, session=2)
+    order = floor.order(BUY, 200, 10, min_qty=50)
+    assert floor.book(BUY) == [(px(10), 140)]
+    # A later trade may be smaller, and so may what a change of the price trades.
+    floor.order(SELL, 10, 10, session=2)
+    floor.order(SELL, 5, 10.01, session=2)
+    order = floor.modify(order, 200, 10.01)
+    assert [trade.size for trade in floor.items(Trade)] == [5]
+    assert floor.book(BUY) == [(px(10.01), 125)]
+    # A minimum that a change adds must be met at once.
+    other = floor.order(BUY, 100, 9)
+    floor.order(SELL, 20, 10.02, session=2)
+    other = floor.modify(other, 100, 10.02, min_qty=20)
+    assert [trade.size for trade in floor.items(Trade)] == [20]
+    last = floor.order(BUY, 100, 9)
+    floor.modify(last, 100, min_qty=20)
+    assert [type(report) for report in floor.reports()] == [OrderModified, OrderCancelled]
+
+
+def test_003_7_4_a_minimum_stays_with_any_change_and_can_only_be_added():
+    floor = Floor()
+    floor.order(SELL, 60, 10, session=2)
+    order = floor.order(BUY, 200, 10, min_qty=50)
+    for change in (
+        {"quantity": 150},
+        {"quantity": 160},
+        {"quantity": 160, "price": 9.99},
+        {"quantity": 160, "min_qty": 50},
+        {"quantity": 160, "time_in_force": GTC},
+    ):
+        order = floor.modify(order, **change)
+        (report,) = floor.reports()
+        assert isinstance(report, OrderModified)
+        assert report.min_qty == 50
+    for least in (40, 60):
+        floor.modify(order, 160, min_qty=least)
+        assert floor.reject_code() == 1013
+    assert floor.book(BUY) == [(px(9.99), 100)]
+    # Below what is executed it ends the order, as ever.
+    floor.modify(order, 40)
+    assert [type(report) for report in floor.reports()] == [OrderCancelled]
+
+
+def test_003_7_4_the_expiry_date_comes_and_goes_with_its_validity():
+    floor = Floor()
+    later, last = date(2026, 6, 1), date(2026, 7, 1)
+    order = floor.order(BUY, 10, 10, time_in_force=GTD, expire_date=later)
+
+    def state():
+        (found,) = floor.engine.market.orders.values()
+        return found.time_in_force, found.expire_date
+
+    order = floor.modify(order, 9)
+    assert state() == (GTD, later)
+    order = floor.modify(order, 9, expire_date=last)
+    assert state() == (GTD, last)
+    order = floor.modify(order, 9, time_in_force=TimeInForce.DAY)
+    assert state() == (TimeInForce.DAY, None)
+    floor.modify(order, 9, time_in_force=GTD)
+    assert floor.reject_code() == 2019
+    floor.modify(order, 9, time_in_force=GTC, expire_date=later)
+    assert floor.reject_code() == 2019
+    order = floor.modify(order, 9, time_in_force=GTD, expire_date=later)
+    assert state() == (GTD, later)
+    order = floor.modify(order, 9, time_in_force=GTC)
+    assert state() == (GTC, None)
+
+
+@pytest.mark.parametrize("kind", [OrdType.LIMIT, MARKET])
+def test_003_7_4_an_order_of_the_book_becomes_moc_and_moc_an_order_of_the_book(kind):
+    floor = Floor(share(previous_close=10 * 10**8))
+    floor.order(BUY, 1, 9)
+    order = floor.order(BUY, 10, 10)
+    order = floor.modify(order, 10, ord_type=kind, time_in_force=MOC)
+    (report,) = floor.reports()
+    price = px(10) if kind == OrdType.LIMIT else None
+    assert (report.time_in_force, report.price, report.working) == (MOC, price, False)
+    assert report.protection_price is None
+    assert [type(item) for item in floor.items()] == [DeleteOrderMbo]
+    assert floor.book(BUY) == [(px(9), 1)]
+    floor.order(SELL, 4, 10, session=2)
+    order = floor.modify(order, 10, time_in_force=TimeInForce.DAY)
+    first, *fills = [report for report in floor.reports() if report.session == 1]
+    assert (first.time_in_force, first.working) == (TimeInForce.DAY, True)
+    assert [report.last_qty for report in fills] == [4]
+    assert floor.book(BUY) == [(px(10) if kind == OrdType.LIMIT else px(10.5), 6), (px(9), 1)]
+    floor.check_feed()
+    floor.check_levels()
+
+
+def test_003_7_4_the_validity_of_an_order_in_a_closing_call_changes_in_place():
+    floor = Floor()
+    order = floor.order(BUY, 10, 10)
+    floor.order(BUY, 5, 10)
+    floor.do(SetGroupPhase("XX", TradingStatus.FINAL_CLOSING_CALL))
+    before = floor.numbers(BUY)
+    for validity in (MOC, MOA, TimeInForce.DAY, MOA):
+        order = floor.modify(order, 10, time_in_force=validity)
+        (report,) = floor.reports()
+        assert (report.time_in_force, report.working) == (validity, True)
+        assert floor.numbers(BUY) == before
+        assert not floor.items(DeleteOrderMbo, NewOrderMbo)
+    floor.do(SetGroupPhase("XX", TradingStatus.OPEN))
+    assert [report.cl_ord_id for report in floor.reports(OrderCancelled)] == [order]
+    floor.check_feed()
+    floor.check_levels()
+
+
+def test_003_7_4_a_waiting_moc_order_can_join_an_auction():
+    floor = Floor()
+    order = floor.order(BUY, 10, time_in_force=MOC, ord_type=MARKET)
+    floor.do(SetGroupPhase("XX", TradingStatus.RESERVED))
+    assert not floor.book(BUY)
+    floor.modify(order, 10, time_in_force=MOA)
+    (report,) = floor.reports()
+    assert (report.time_in_force, report.price, report.working) == (MOA, None, True)
+    assert floor.book(BUY) == [(None, 10)]
+    floor.check_feed()
+    floor.check_levels()
+
+
+def test_003_7_4_tag_and_investor_of_a_change_take_effect():
+    one, other = investor_number(300, 1), investor_number(300, 2)
+    floor = Floor()
+    order = floor.order(BUY, 10, 10, ord_tag_id=5, investor_id=one)
+    floor.modify(order, 10, ord_tag_id=6, investor_id=other)
+    floor.do(MassCancel(1, 90, ord_tag_id=5))
+    assert not floor.reports(OrderCancelled)
+    floor.order(SELL, 4, 10, session=2, investor_id=other)
+    assert not floor.items(Trade)
+    floor.order(SELL, 3, 10, session=2, investor_id=one)
+    assert [trade.size for trade in floor.items(Trade)] == [3]
+    floor.do(MassCancel(1, 91, ord_tag_id=6))
+    assert [report.cum_qty for report in floor.reports(OrderCancelled)] == [3]
 
 
 def test_003_7_1_20_1_plain_modification():
@@ -308,8 +506,11 @@ def test_a_resting_order_turned_into_immediate_or_cancel_does_not_stay():
     [
         ({"quantity": 0}, 2115),
         ({"quantity": 10, "price": 10.001}, 2014),
-        ({"quantity": 10, "time_in_force": MOC}, 7047),
+        ({"quantity": 10, "time_in_force": MOC, "ord_type": MARKET_TO_LIMIT}, 7047),
+        ({"quantity": 10, "time_in_force": MOA}, 7027),
         ({"quantity": 10, "time_in_force": GTD}, 2019),
+        ({"quantity": 10, "expire_date": date(2026, 5, 22)}, 2019),
+        ({"quantity": 10, "min_qty": 11}, 1013),
         ({"quantity": 10, "ord_type": OrdType.STOP_LIMIT}, 2032),
         ({"quantity": 10, "stop_px": 100_000}, 2032),
         ({"quantity": 10, "ord_type": MARKET}, 2013),
@@ -330,7 +531,7 @@ def test_an_invalid_change_leaves_the_order_unchanged(change, code):
 
 
 def test_003_7_6_1_a_cl_ord_id_is_unique_among_standing_orders():
-    floor = Floor(share(), share(OTHER))
+    floor = Floor(share(market_segment_id=80), share(OTHER, market_segment_id=72))
     same = NewOrder(1, 101, 7, SHARE, BUY, 10, px(10))
     floor.do(same)
     floor.do(same)
@@ -347,6 +548,39 @@ def test_003_7_6_1_a_cl_ord_id_is_unique_among_standing_orders():
     floor.do(CancelOrder(1, 9, SHARE, orig_cl_ord_id=7))
     floor.do(same)
     assert floor.reject_code() is None
+
+
+@pytest.mark.parametrize("segment", [80, None])
+def test_003_7_6_3_a_cl_ord_id_is_unique_in_a_market_segment(segment):
+    floor = Floor(
+        share(market_segment_id=segment),
+        share(OTHER, market_segment_id=segment),
+        share(THIRD, market_segment_id=72),
+    )
+    floor.do(NewOrder(1, 101, 7, SHARE, BUY, 10, px(10)))
+    floor.do(NewOrder(1, 101, 7, OTHER, BUY, 10, px(10)))
+    assert floor.reject_code() == 6
+    floor.do(NewOrder(1, 101, 8, OTHER, BUY, 10, px(10)))
+    floor.do(ModifyOrder(1, 7, OTHER, 5, orig_cl_ord_id=8))
+    assert floor.reject_code() == 6
+    crossed = (CrossSide(101, 7), CrossSide(101, 9))
+    floor.do(NewCross(1, 1, OTHER, 10, px(10), *crossed))
+    assert [report.code for report in floor.reports(OrderRejected)] == [6, 6]
+    floor.do(NewOrder(1, 101, 7, THIRD, BUY, 10, px(10)))
+    assert floor.reject_code() is None
+    # The number of an order of another instrument names nothing.
+    for instrument in (OTHER, THIRD):
+        floor.do(CancelOrder(1, 20, instrument, orig_cl_ord_id=8 if instrument == THIRD else 7))
+        assert floor.reject_code() == 5
+    # Among active orders only: once the first has ended, its number is free.
+    floor.do(CancelOrder(1, 21, SHARE, orig_cl_ord_id=7))
+    floor.do(ModifyOrder(1, 7, OTHER, 5, orig_cl_ord_id=8))
+    assert [report.cl_ord_id for report in floor.reports(OrderModified)] == [7]
+    floor.do(CancelOrder(1, 22, OTHER, orig_cl_ord_id=7))
+    floor.do(CancelOrder(1, 23, THIRD, orig_cl_ord_id=7))
+    assert floor.reject_code() is None
+    assert not floor.engine.market.orders
+    assert not floor.engine.market.by_client
 
 
 def test_003_7_6_3_a_refused_order_still_gets_an_order_id():

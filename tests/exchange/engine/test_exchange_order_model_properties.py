@@ -36,12 +36,14 @@ from pregao.exchange.engine.model.reports import (
     OrderModified,
     OrderRestated,
 )
-from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, px, share
+from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, px, share
 
 SECURITIES = (SHARE, OTHER)
 INVESTORS = (0, investor_number(300, 1), investor_number(300, 2))
 HIDDEN = (TrdSubType.RLP_TRADE, TrdSubType.MIDPOINT_TRADE)
 """Trades that are not of the book: prevention does not hold for them."""
+UNSEEN = (OrdType.RLP, OrdType.PEGGED_MIDPOINT)
+"""Types of orders that are active although never in the book."""
 SIDES = st.sampled_from((BUY, SELL))
 TICKS = st.integers(997, 1004)
 QUANTITIES = st.integers(1, 30)
@@ -203,9 +205,13 @@ class WholeOrderModel(RuleBasedStateMachine):
         change=st.sampled_from((-9, -1, 0, 2)),
         ticks=st.one_of(st.none(), TICKS),
         kind=st.sampled_from((None, None, LIMIT, STOP_LIMIT)),
+        tif=st.sampled_from((None, None, None, *TimeInForce)),
+        least=st.sampled_from((None, None, None, 5)),
+        floor=st.sampled_from((None, None, 0, 3)),
+        tag=st.sampled_from((None, 1, 2)),
         reset=st.booleans(),
     )
-    def modify(self, pick, change, ticks, kind, reset):
+    def modify(self, pick, change, ticks, kind, tif, least, floor, tag, reset):
         order_id = sorted(self.known)[pick % len(self.known)]
         known = self.known[order_id]
         if known.quantity + change <= 0:
@@ -216,10 +222,25 @@ class WholeOrderModel(RuleBasedStateMachine):
             None if ticks is None else ticks / 100,
             ord_type=kind,
             stop_px=px(10.03) if kind == STOP_LIMIT else None,
+            time_in_force=tif,
+            min_qty=least,
+            max_floor=floor,
+            ord_tag_id=tag,
+            expire_date=DAY if tif == TimeInForce.GOOD_TILL_DATE else None,
             session=known.session,
             security_id=known.security_id,
             mm_protection_reset=reset,
         )
+        order = self.floor.engine.market.orders.get(order_id)
+        for report in self.floor.reports(OrderModified):
+            # The report confirms what the order now is, unless something happened to it since.
+            if order is None or len(self.floor.reports()) > 1:
+                continue
+            assert (report.time_in_force, report.min_qty, report.max_floor, report.stop_px) == (
+                order.time_in_force, order.min_qty, order.max_floor, order.stop_px,
+            )  # fmt: skip
+            assert tag in (None, order.ord_tag_id)
+            assert report.working == (order.level is not None or order.ord_type in UNSEEN)
         self.follow()
 
     @precondition(lambda self: self.known)
@@ -295,6 +316,18 @@ class WholeOrderModel(RuleBasedStateMachine):
         assert {
             number: (x.quantity, x.cum, x.quantity - x.leaves) for number, x in orders.items()
         } == {number: (x.quantity, x.cum, x.cum) for number, x in self.known.items()}
+
+    @invariant()
+    def orders_outside_the_book_wait_for_something(self):
+        for order in self.floor.engine.market.orders.values():
+            dated = order.time_in_force == TimeInForce.GOOD_TILL_DATE
+            assert dated == (order.expire_date is not None)
+            if order.level is not None:
+                assert order.stop_px is None
+                assert order.ord_type not in UNSEEN
+            else:
+                closing = order.time_in_force == TimeInForce.AT_THE_CLOSE
+                assert order.stop_px is not None or closing or order.ord_type in UNSEEN
 
     @invariant()
     def nothing_is_left_to_follow(self):

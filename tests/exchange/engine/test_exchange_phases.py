@@ -51,6 +51,7 @@ FORBIDDEN, RESERVED = TradingStatus.FORBIDDEN, TradingStatus.RESERVED
 FINAL = TradingStatus.FINAL_CLOSING_CALL
 PREVIOUS = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+CHANGED = TradingEvent.SECURITY_STATUS_CHANGE
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,35 @@ def test_000_14_2_an_auction_continues_in_pre_close():
     assert floor.reject_code() is None
     floor.order(BUY, 1, 10, security_id=OTHER)
     assert floor.reject_code() == 7029
+
+
+def test_000_14_2_an_auction_of_the_group_continues_in_pre_close_until_its_end():
+    floor = Floor(share(), share(OTHER), phase=CLOSE)
+    end = floor.now + MINUTE
+    floor.do(SetGroupPhase("XX", RESERVED, open_time_ns=end))
+    floor.do(SetSecurityStatus(OTHER, PAUSE))
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 4, 10, session=2)
+    (price,) = floor.shown(TheoreticalOpeningPrice)
+    floor.do(SetGroupPhase("XX", FORBIDDEN))
+    # Its own state comes before the phase, so that receivers keep the theoretical price.
+    held, change = floor.last.market
+    assert not held.event
+    (status,) = held.items
+    assert (status.security_id, status.status, status.event) == (SHARE, RESERVED, CHANGED)
+    assert status.open_time_ns == end
+    assert [item.phase for item in change.items] == [FORBIDDEN]
+    assert floor.shown(TheoreticalOpeningPrice) == [price]
+    floor.order(BUY, 1, 10)
+    assert floor.reject_code() is None
+    floor.do(AdvanceTime(), after=MINUTE)
+    uncrossing, change = floor.last.market
+    assert [trade.size for trade in uncrossing.items if isinstance(trade, Trade)] == [4]
+    (status,) = change.items
+    assert (status.status, status.event) == (FORBIDDEN, REJOINS)
+    floor.order(BUY, 1, 10)
+    assert floor.reject_code() == 7029
+    floor.check_feed()
 
 
 @pytest.mark.parametrize("phase", [PAUSE, CLOSE])

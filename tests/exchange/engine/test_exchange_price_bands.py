@@ -8,6 +8,8 @@ from pregao.clock import MINUTE
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.commands import CrossSide, NewCross
 from pregao.exchange.engine.model.enums import (
+    CrossPrioritization,
+    CrossType,
     ExecRestatementReason,
     OpenCloseSettlFlag,
     OrdType,
@@ -35,13 +37,14 @@ from pregao.exchange.engine.model.operations_commands import (
     SetPriceBand,
     SetQuantityBand,
 )
-from pregao.exchange.engine.model.reports import OrderCancelled, OrderFilled
+from pregao.exchange.engine.model.reports import OrderCancelled, OrderFilled, OrderRejected
 from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, future, px, share
 
 HARD, REJECTION = PriceBandType.HARD_LIMIT, PriceBandType.REJECTION_BAND
 STATIC, AUCTION = PriceBandType.STATIC_LIMITS, PriceBandType.AUCTION_LIMITS
-PERCENT = PriceLimitType.PERCENTAGE
+PERCENT, UNIT = PriceLimitType.PERCENTAGE, PriceLimitType.PRICE_UNIT
+LAST_PRICE = PriceBandMidpoint.LAST_TRADED_PRICE
 PREVIOUS = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 
 
@@ -65,9 +68,9 @@ def test_000_13_11_prices_outside_a_band_are_refused_on_both_sides(kind, code):
 
 def test_a_refusal_states_the_limits():
     floor = Floor()
-    floor.do(band(HARD, 9, None))
+    floor.do(band(HARD, 9, 11))
     floor.order(BUY, 1, 8.5)
-    assert floor.reports()[0].text.endswith("8.5000 is outside 9.0000 to any")
+    assert floor.reports()[0].text.endswith("8.5000 is outside 9.0000 to 11.0000")
 
 
 def test_000_13_11_bands_of_different_types_coexist():
@@ -119,18 +122,6 @@ def test_a_percentage_band_follows_the_last_trade():
     assert floor.reject_code() == 2179
 
 
-def test_a_band_in_ticks_is_measured_from_the_reference():
-    floor = Floor()
-    floor.do(SetPriceBand(SHARE, HARD, PriceLimitType.TICKS, None, -3 * 10_000, 3 * 10_000))
-    floor.order(BUY, 1, 99)  # nothing to measure from yet
-    assert floor.reject_code() is None
-    floor.do(SetPriceBand(SHARE, reference8=10 * 10**8))
-    for price, code in ((9.96, 2137), (9.97, None), (10.03, None), (10.04, 2137)):
-        order = floor.order(BUY, 1, price)
-        assert floor.reject_code() == code
-        floor.cancel(order)
-
-
 def test_a_percentage_band_can_follow_the_theoretical_price():
     floor = Floor(share(previous_close=10 * 10**8), phase=TradingStatus.RESERVED)
     floor.do(
@@ -167,6 +158,26 @@ def test_000_13_11_2_derivatives_have_no_average_and_no_limit():
     assert floor.unit().items == [QuantityBand(SHARE, 0, 0, floor.now)]
     floor.order(BUY, 1_000_000, 10)
     assert floor.reject_code() is None
+
+
+@pytest.mark.parametrize(
+    "kind", [CrossType.ALL_OR_NONE_CROSS, CrossType.CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT]
+)
+@pytest.mark.parametrize(
+    ("maximum", "limit", "code"), [(None, 1000, 2115), (1000, None, 2115), (2000, 1000, 2115)]
+)
+def test_000_13_11_2_crosses_obey_the_quantity_band_and_the_largest_quantity(
+    kind, maximum, limit, code
+):
+    floor = Floor(share(max_order_qty=maximum))
+    if limit is not None:
+        floor.do(SetQuantityBand(SHARE, limit, 5000))
+    buys = CrossPrioritization.BUY_SIDE_IS_PRIORITIZED
+    for quantity, expected in ((1001, [code, code]), (1000, [])):
+        sides = (CrossSide(11, floor.now), CrossSide(12, floor.now + 1))
+        floor.do(NewCross(1, 7, SHARE, quantity, px(10), *sides, None, kind, buys), after=2)
+        assert [report.code for report in floor.reports(OrderRejected)] == expected
+        assert [made.size for made in floor.items(Trade)] == ([] if expected else [quantity])
 
 
 def test_a_quantity_band_limits_orders():
@@ -312,6 +323,50 @@ def test_an_invalid_band_is_refused(command, reason):
         floor.do(command)
 
 
+@pytest.mark.parametrize("midpoint", [None, *PriceBandMidpoint])
+@pytest.mark.parametrize("unit", PriceLimitType)
+@pytest.mark.parametrize("kind", PriceBandType)
+def test_000_13_11_5_each_type_has_its_units_and_midpoints(kind, unit, midpoint):
+    floor = Floor()
+    command = SetPriceBand(SHARE, kind, unit, midpoint, -10_000, 10_000)
+    floating = unit == PERCENT and midpoint is not None and kind in (REJECTION, AUCTION)
+    if floating or (unit == UNIT and midpoint is None):
+        floor.do(command)
+        expected = PriceBand(SHARE, kind, unit, midpoint, -10_000, 10_000, None, floor.now)
+        assert floor.items() == [expected]
+        return
+    with pytest.raises(UsageError, match=f"the {kind.name} band of ACME1"):
+        floor.do(command)
+    assert not floor.shown(PriceBand)
+    floor.order(BUY, 1, 99)
+    assert floor.reject_code() is None
+
+
+@pytest.mark.parametrize("kind", PriceBandType)
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"low": 1}, "requires both its low and its high limit"),
+        ({"high": 1}, "requires both its low and its high limit"),
+        ({}, "requires both its low and its high limit"),
+        ({"low": 1, "high": 2, "reference8": 3}, "must not have a reference price"),
+    ],
+)
+def test_000_13_11_5_a_band_has_both_limits_and_no_reference_price(kind, fields, reason):
+    floor = Floor()
+    with pytest.raises(UsageError, match=reason):
+        floor.do(SetPriceBand(SHARE, kind, **fields))
+    assert not floor.shown(PriceBand)
+
+
+@pytest.mark.parametrize("fields", [{"low": 1}, {"high": 1}, {"midpoint": LAST_PRICE}])
+def test_000_13_11_5_a_reference_price_has_neither_limits_nor_a_midpoint(fields):
+    floor = Floor(share(product=Product.ECONOMIC_INDICATOR))
+    with pytest.raises(UsageError, match="neither limits nor a midpoint"):
+        floor.do(SetPriceBand(SHARE, reference8=5, **fields))
+    assert not floor.shown(PriceBand)
+
+
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
@@ -322,7 +377,7 @@ def test_an_invalid_band_is_refused(command, reason):
 )
 def test_limits_in_percent_are_rounded_inwards(low, high, expected):
     floor = Floor(share(previous_close=100_004 * 10_000))
-    floor.do(SetPriceBand(SHARE, HARD, PERCENT, None, low, high))
+    floor.do(SetPriceBand(SHARE, REJECTION, PERCENT, LAST_PRICE, low, high))
     listing = floor.engine.market.listings[SHARE]
     assert (listing.reject_low, listing.reject_high) == expected
 

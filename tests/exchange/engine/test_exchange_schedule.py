@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -125,3 +127,31 @@ def test_a_usual_day_runs_on_the_bundled_market():
     assert seen["D1"] == [entry.phase for entry in DERIVATIVES_DAY]
     assert seen["O1"] == [entry.phase for entry in OPTIONS_DAY]
     assert seen["T1"] == [entry.phase for entry in FORWARD_DAY]
+
+
+def test_operations_are_in_order_of_time_and_plain():
+    rows = [
+        {"time": "18:30", "command": "settlement", "price": Decimal("5012.5")},
+        {"time": "09:00:01", "command": "closing", "last_trade": date(2026, 5, 20)},
+        {"time": "18:30", "command": "protect", "references": [{"watch": "X"}]},
+    ]
+    schedule = parse_schedule(day(("10:00", "OPEN"), operation=rows), "day.toml")
+    assert schedule.requests(DAY) == [
+        (parse_ns("2026-05-21T12:00:01"), {"command": "closing", "last_trade": "2026-05-20"}),
+        (parse_ns("2026-05-21T21:30:00"), {"command": "settlement", "price": "5012.5"}),
+        (parse_ns("2026-05-21T21:30:00"), {"command": "protect", "references": [{"watch": "X"}]}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ({"time": "10:00"}, r"operation must have tables such as \[\[operation\]\]"),
+        (["halt"], "operation must have tables"),
+        ([{"command": "halt"}], "operation 1, field time: must be a time of day such as 10:00"),
+        ([{"time": "25:00", "command": "halt"}], "operation 1, field time"),
+    ],
+)
+def test_operations_have_a_time(rows, words):
+    with pytest.raises(UsageError, match=f"day.toml: {words}"):
+        parse_schedule(day(("10:00", "OPEN"), operation=rows), "day.toml")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from pregao.clock import MINUTE
 from pregao.exchange.engine.matching.self_trade_prevention import check_investor, investor_number
+from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.model.commands import CrossSide, NewCross
 from pregao.exchange.engine.model.enums import (
+    CrossPrioritization,
+    CrossType,
     ExecRestatementReason,
     OrdType,
     PriceBandType,
+    RoutingInstruction,
     SelfTradePreventionInstruction,
     TimeInForce,
     TradingStatus,
@@ -21,14 +26,19 @@ from pregao.exchange.engine.model.events import (
     SecurityStatus,
     Trade,
 )
-from pregao.exchange.engine.model.operations_commands import SetGroupPhase, SetPriceBand
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    SetGroupPhase,
+    SetPriceBand,
+)
 from pregao.exchange.engine.model.reports import (
     OrderAccepted,
     OrderCancelled,
     OrderFilled,
     OrderModified,
+    OrderRejected,
 )
-from tests.exchange.floor import BUY, SELL, SHARE, Floor, px
+from tests.exchange.floor import BUY, SELL, SHARE, Floor, px, share
 
 ME = investor_number(205, 8930)
 """The document prints it as 2058930."""
@@ -232,6 +242,94 @@ def test_003_15_4_1_it_does_not_hold_in_an_event_that_calls_an_auction():
     floor.do(SetPriceBand(SHARE, PriceBandType.AUCTION_LIMITS, low=px(9), high=px(10)))
     floor.order(BUY, 10, 11, investor_id=ME, session=2)
     assert not floor.items(Trade)
+
+
+def illiquid(**rules):
+    return share(auction=AuctionRules(duration_ns=MINUTE, self_trade=True, **rules))
+
+
+@pytest.mark.parametrize("instruction", [NONE, AGGRESSOR, RESTING, BOTH])
+def test_000_14_1_a_self_trade_of_an_illiquid_instrument_calls_an_auction(instruction):
+    floor = Floor(illiquid())
+    floor.order(SELL, 10, 10, session=3)
+    floor.order(SELL, 10, 10, investor_id=ME)
+    floor.order(BUY, 15, 10, investor_id=ME, self_trade_prevention=instruction, session=2)
+    # What does not trade with itself trades first.
+    trades, auction, news = floor.last.market
+    assert [trade.size for trade in trades.items if isinstance(trade, Trade)] == [10]
+    status, order, price, imbalance = auction.items
+    assert (status.status, status.open_time_ns) == (TradingStatus.RESERVED, floor.now + MINUTE)
+    assert (order.side, order.size) == (BUY, 5)
+    assert (price.price, price.size, imbalance.size) == (px(10), 5, 5)
+    assert [item.headline for item in news.items] == ["Auction for instrument ACME1 - self-trading"]
+    assert not floor.reports(OrderCancelled)
+    # In the auction anyone can take part; prevention does not hold in it.
+    floor.order(BUY, 3, 10.5, session=4)
+    floor.do(AdvanceTime(), after=MINUTE)
+    assert [(trade.buyer, trade.size) for trade in floor.items(Trade)] == [(104, 3), (102, 5)]
+    floor.check_feed()
+
+
+@pytest.mark.parametrize("validity", [TimeInForce.IMMEDIATE_OR_CANCEL, FOK])
+def test_000_14_1_an_order_that_cannot_wait_calls_no_auction_by_self_trading(validity):
+    floor = Floor(illiquid())
+    floor.order(SELL, 10, 10, investor_id=ME)
+    floor.order(BUY, 10, 10, investor_id=ME, time_in_force=validity, session=2)
+    assert not floor.items(Trade, SecurityStatus)
+    assert floor.reports(OrderCancelled)
+
+
+@pytest.mark.parametrize(("firms", "trades"), [((11, 11), 0), ((11, 12), 1)])
+def test_000_14_1_a_cross_of_one_firm_calls_an_auction_in_an_illiquid_instrument(firms, trades):
+    floor = Floor(auction_rules=AuctionRules(self_trade=True), auction_duration_ns=MINUTE)
+    sides = [CrossSide(firm, 900 + index) for index, firm in enumerate(firms)]
+    floor.do(NewCross(1, 77, SHARE, 100, px(10), *sides))
+    assert len(floor.items(Trade)) == trades
+    assert len(floor.items(SecurityStatus)) == 1 - trades
+    floor.do(AdvanceTime(), after=MINUTE)
+    assert len(floor.items(Trade)) == 1 - trades
+    sweep = CrossType.CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT
+    buys = CrossPrioritization.BUY_SIDE_IS_PRIORITIZED
+    sides = [CrossSide(firm, 800 + index) for index, firm in enumerate(firms)]
+    floor.do(NewCross(1, 78, SHARE, 100, px(10), *sides, None, sweep, buys))
+    assert len(floor.reports(OrderRejected)) == 2 * (1 - trades)
+
+
+@pytest.mark.parametrize("validity", [TimeInForce.DAY, FOK])
+def test_003_15_4_1_it_does_not_hold_for_liquidity_providers(validity):
+    floor = Floor()
+    floor.order(SELL, 100, ord_type=OrdType.RLP, firm=7, investor_id=ME)
+    floor.order(BUY, 1, 9.99, session=3)
+    floor.order(SELL, 1, 10, session=3)
+    retail = {"firm": 7, "routing_instruction": RoutingInstruction.RETAIL_LIQUIDITY_TAKER}
+    floor.order(BUY, 60, 10, session=2, investor_id=ME, time_in_force=validity, **retail)
+    assert [trade.size for trade in floor.items(Trade)] == [60]
+
+
+def test_003_15_4_1_an_own_order_ahead_of_the_providers_still_ends_it():
+    floor = Floor()
+    floor.order(SELL, 100, ord_type=OrdType.RLP, firm=7)
+    floor.order(BUY, 1, 9.99, session=3)
+    floor.order(SELL, 5, 10, session=3, firm=7, investor_id=ME)
+    retail = {"firm": 7, "routing_instruction": RoutingInstruction.RETAIL_LIQUIDITY_TAKER}
+    floor.order(BUY, 60, 10, session=2, investor_id=ME, time_in_force=FOK, **retail)
+    assert not floor.items(Trade)
+    assert [report.cum_qty for report in floor.reports(OrderCancelled)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("phase", "validity"),
+    [
+        (TradingStatus.RESERVED, TimeInForce.GOOD_FOR_AUCTION),
+        (TradingStatus.FINAL_CLOSING_CALL, TimeInForce.AT_THE_CLOSE),
+    ],
+)
+def test_003_15_4_1_it_does_not_hold_for_orders_of_an_auction(phase, validity):
+    floor = Floor(phase=phase)
+    floor.order(SELL, 10, 10, investor_id=ME)
+    floor.order(BUY, 10, 10, investor_id=ME, time_in_force=validity, self_trade_prevention=BOTH)
+    floor.do(SetGroupPhase("XX", TradingStatus.OPEN))
+    assert [trade.size for trade in floor.items(Trade)] == [10]
 
 
 def test_003_15_4_1_it_does_not_hold_for_crosses():

@@ -6,7 +6,7 @@ import pytest
 
 from pregao.clock import MILLISECOND, SECOND, parse_ns
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.commands import MassCancel
+from pregao.exchange.engine.model.commands import CrossSide, MassCancel, NewCross
 from pregao.exchange.engine.model.enums import PriceBandType, TradingStatus
 from pregao.exchange.engine.model.events import News, SecurityStatus, Trade
 from pregao.exchange.engine.model.operations_commands import (
@@ -125,6 +125,8 @@ def test_000_15_2_2_in_the_window_nothing_is_accepted():
     go(floor, "12:05:00")
     floor.order(BUY, 1, 9, security_id=DOL)
     assert floor.reject_code() == 7153
+    floor.do(NewCross(1, 1, DOL, 1, px(10), CrossSide(101, 91), CrossSide(101, 92)))
+    assert [report.code for report in floor.reports()] == [7153, 7153]
     floor.modify(order, 2, security_id=DOL)
     assert floor.reject_code() == 7153
     floor.cancel(order, security_id=DOL)

@@ -12,7 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.commands import MassCancel
-from pregao.exchange.engine.model.enums import OrdType, TradingStatus, TrdSubType
+from pregao.exchange.engine.model.enums import (
+    OrdType,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    TradingStatus,
+    TrdSubType,
+)
 from pregao.exchange.engine.model.events import (
     ChangeOrderMbo,
     DeleteOrderMbo,
@@ -29,6 +36,7 @@ from pregao.exchange.engine.model.operations_commands import (
     EnterImplied,
     RemoveInstrument,
     SetGroupPhase,
+    SetPriceBand,
     SetSecurityStatus,
 )
 from pregao.exchange.engine.model.reports import OrderFilled
@@ -258,6 +266,58 @@ def test_there_is_nothing_implied_unless_all_trade():
     assert not floor.book(SELL, F24N24)
 
 
+@pytest.mark.parametrize("kind", [PriceBandType.AUCTION_LIMITS, PriceBandType.HARD_LIMIT])
+@pytest.mark.parametrize(
+    ("leg", "low", "high"), [(F24, 7.00, 7.50), (F24, 6.00, 6.98), (N24, 7.35, 8.00)]
+)
+def test_000_18_3_nothing_is_implied_by_a_leg_outside_its_band(kind, leg, low, high):
+    floor = market()
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    assert floor.book(SELL, F24N24) == [(px(0.35), 10)]
+    floor.do(SetPriceBand(leg, kind, low=px(low), high=px(high)))
+    assert floor.book(SELL, F24N24) == []
+    floor.order(BUY, 4, 0.35, security_id=F24N24, session=4)
+    assert floor.items(Trade) == []
+    assert (floor.book(BUY, F24), floor.book(SELL, N24)) == ([(px(6.99), 10)], [(px(7.34), 10)])
+    floor.do(SetPriceBand(leg, kind, low=px(6), high=px(8)))  # the order waits for the legs
+    assert legs_of(floor) == [(F24, px(6.99), 4, True), (N24, px(7.34), 4, True)]
+    floor.check_feed()
+    floor.check_levels()
+
+
+def test_000_18_3_a_trade_that_moves_the_band_of_a_leg_withdraws_the_implied_order():
+    """A band in percent follows the last price: 7.30 leaves 7.154 to 7.446 around it."""
+    floor = market()
+    floor.do(
+        SetPriceBand(
+            F24,
+            PriceBandType.AUCTION_LIMITS,
+            PriceLimitType.PERCENTAGE,
+            PriceBandMidpoint.LAST_TRADED_PRICE,
+            low=px(-2),
+            high=px(2),
+        )
+    )
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    assert floor.book(SELL, F24N24) == [(px(0.35), 10)]
+    floor.order(SELL, 1, 7.30, security_id=F24)
+    floor.order(BUY, 1, 7.30, security_id=F24, session=2)
+    assert floor.book(SELL, F24N24) == []
+    assert floor.book(BUY, F24) == [(px(6.99), 10)]
+
+
+def test_000_18_3_a_better_price_goes_to_a_leg_that_can_trade_at_it():
+    """The 0.05 that the buyer pays more go to N24: F24 may not trade below 6.95."""
+    floor = market()
+    floor.do(SetPriceBand(F24, PriceBandType.HARD_LIMIT, low=px(6.95), high=px(8)))
+    floor.order(BUY, 5, 0.40, security_id=F24N24, session=3)
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    assert legs_of(floor) == [(F24, px(6.99), 5, True), (N24, px(7.39), 5, True)]
+
+
 def test_ratios_count_in_price_and_quantity():
     legs = (
         Leg(F24, NAMES[F24], 2 * ONE, SecurityType.FUT, SELL),
@@ -368,6 +428,37 @@ def test_any_orders_in_spreads_with_a_common_leg(orders):
         for leg, _, size, _ in legs_of(floor):
             traded[leg] += size
         assert traded[F24] == traded[N24] + traded[Q24]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((F24, N24, F24N24)),
+            st.sampled_from((BUY, SELL)),
+            st.integers(1, 9),
+            st.integers(-3, 3),
+            st.sampled_from((None, None, *PriceBandType)),
+        ),
+        min_size=10,
+        max_size=40,
+    )
+)
+def test_000_18_3_whatever_the_bands_all_legs_trade_or_none(steps):
+    floor = market()
+    for security_id, side, quantity, ticks, band in steps:
+        price = (MIDDLES[security_id] + ticks) / 100
+        if band is None:
+            floor.order(side, quantity, price, security_id=security_id)
+        else:
+            low, high = px(price - quantity / 100), px(price + quantity / 100)
+            floor.do(SetPriceBand(security_id, band, low=low, high=high))
+        traded = {F24: 0, N24: 0}
+        for leg, _, size, _ in legs_of(floor):
+            traded[leg] += size
+        assert traded[F24] == traded[N24]
+        floor.check_feed()
+        floor.check_levels()
 
 
 class SpreadMarket(RuleBasedStateMachine):

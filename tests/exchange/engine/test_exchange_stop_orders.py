@@ -253,6 +253,40 @@ def test_a_waiting_stop_can_be_cancelled_changed_and_expires():
     floor.check_levels()
 
 
+@pytest.mark.parametrize(
+    ("change", "keeps"),
+    [
+        ({"quantity": 5, "stop_px": px(10.2)}, False),
+        ({"quantity": 5, "price": 10.6}, False),
+        ({"quantity": 6}, False),
+        ({"quantity": 5, "min_qty": 2}, False),
+        ({"quantity": 4}, True),
+        ({"quantity": 5, "account": 7}, True),
+        ({"quantity": 5, "time_in_force": TimeInForce.GOOD_TILL_CANCEL}, True),
+        ({"quantity": 5, "price": 10.5, "stop_px": px(10.3)}, True),
+    ],
+)
+@pytest.mark.parametrize("side", [BUY, SELL])
+def test_003_7_5_impact_of_changes_on_the_priority_of_a_stop_order(side, change, keeps):
+    def mirrored(price):
+        return price if side == BUY else px(20) - price
+
+    floor = Floor()
+    first = stop(floor, side, 5, mirrored(px(10.3)) / 10_000, mirrored(px(10.5)) / 10_000)
+    other = stop(floor, side, 5, mirrored(px(10.3)) / 10_000, mirrored(px(10.5)) / 10_000)
+    change = dict(change)
+    if "price" in change:
+        change["price"] = mirrored(px(change["price"])) / 10_000
+    if "stop_px" in change:
+        change["stop_px"] = mirrored(change["stop_px"])
+    changed = floor.modify(first, **change)
+    if change.get("stop_px", mirrored(px(10.3))) != mirrored(px(10.3)):
+        changed = floor.modify(changed, 5, stop_px=mirrored(px(10.3)))
+    trade_at(floor, mirrored(px(10.3)) / 10_000)
+    triggered = [report.cl_ord_id for report in floor.reports(OrderAccepted) if report.session == 1]
+    assert triggered == ([changed, other] if keeps else [other, changed])
+
+
 def test_003_7_4_an_order_of_the_book_can_become_a_stop_order_and_back():
     floor = Floor()
     order = floor.order(BUY, 5, 10)
@@ -266,6 +300,65 @@ def test_003_7_4_an_order_of_the_book_can_become_a_stop_order_and_back():
     assert floor.book(BUY) == [(px(10.2), 2)]
     floor.check_feed()
     floor.check_levels()
+
+
+def test_003_7_5_an_order_that_becomes_a_stop_ranks_after_the_stops_there():
+    floor = Floor()
+    order = floor.order(BUY, 5, 10)
+    waiting = stop(floor, BUY, 5, 10.3, 10.5)
+    order = floor.modify(order, 5, 10.5, ord_type=STOP_LIMIT, stop_px=px(10.3))
+    trade_at(floor, 10.3)
+    triggered = [report.cl_ord_id for report in floor.reports(OrderAccepted) if report.session == 1]
+    assert triggered == [waiting, order]
+
+
+def test_003_7_4_a_waiting_stop_keeps_its_minimum_until_it_is_triggered():
+    floor = Floor()
+    order = stop(floor, BUY, 5, 10, 10, min_qty=4)
+    floor.modify(order, 3)
+    assert floor.reject_code() == 1013
+    order = floor.modify(order, 6)
+    (report,) = floor.reports(OrderModified)
+    assert report.min_qty == 4
+    trade_at(floor, 10)
+    kinds = [type(report) for report in floor.reports() if report.cl_ord_id == order]
+    assert kinds == [OrderAccepted, OrderCancelled]
+
+
+def test_003_7_1_13_and_16_2_4_a_cancelled_order_that_waited_was_not_working():
+    floor = Floor()
+    closing = TimeInForce.AT_THE_CLOSE
+
+    def working():
+        return [report.working for report in floor.reports(OrderCancelled)]
+
+    floor.cancel(stop(floor, BUY, 5, 11, 11))
+    assert working() == [False]
+    floor.cancel(floor.order(BUY, 5, 10, time_in_force=closing))
+    assert working() == [False]
+    floor.cancel(floor.order(BUY, 5, 10))
+    assert working() == [True]
+    # A change makes it wait, and another one active.
+    order = floor.modify(floor.order(BUY, 5, 10), 5, time_in_force=closing)
+    floor.cancel(floor.modify(order, 5, time_in_force=TimeInForce.DAY))
+    assert working() == [True]
+    # Triggered, or in the closing call, it is active.
+    triggered = stop(floor, BUY, 5, 11, 10.5)
+    trade_at(floor, 11)
+    floor.cancel(triggered)
+    assert working() == [True]
+    stop(floor, BUY, 5, 12, 12)
+    floor.order(BUY, 5, 10, time_in_force=closing)
+    floor.do(MassCancel(1, 99))
+    assert working() == [False, False]
+    order = floor.order(BUY, 5, 10, time_in_force=closing)
+    floor.order(BUY, 5, 10, time_in_force=closing)
+    stop(floor, BUY, 5, 12, 12)
+    floor.do(SetGroupPhase("XX", TradingStatus.FINAL_CLOSING_CALL))
+    floor.cancel(order)
+    assert working() == [True]
+    floor.do(EndDay())
+    assert working() == [True, False]
 
 
 def test_a_mass_cancel_takes_stops_of_the_day():

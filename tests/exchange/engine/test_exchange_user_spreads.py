@@ -7,15 +7,28 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pregao.exchange.engine.model.commands import DefineSpread, ProposedLeg
+from pregao.errors import UsageError
+from pregao.exchange.engine.model.commands import CrossSide, DefineSpread, NewCross, ProposedLeg
 from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    OrdStatus,
+    PriceBandType,
     SecurityResponseType,
     SecurityUpdateAction,
+    TimeInForce,
     TradeCondition,
+    TradingStatus,
     TrdSubType,
 )
-from pregao.exchange.engine.model.events import SecurityDefinition, Trade
+from pregao.exchange.engine.model.events import (
+    MassDeleteOrders,
+    SecurityDefinition,
+    SecurityStatus,
+    Trade,
+)
 from pregao.exchange.engine.model.instruments import (
     Instrument,
     MultiLegModel,
@@ -23,8 +36,20 @@ from pregao.exchange.engine.model.instruments import (
     PutOrCall,
     SecurityType,
 )
-from pregao.exchange.engine.model.operations_commands import StartDay
-from pregao.exchange.engine.model.reports import OrderFilled, SpreadDefined
+from pregao.exchange.engine.model.operations_commands import (
+    RejoinGroup,
+    RemoveInstrument,
+    SetGroupPhase,
+    SetPriceBand,
+    SetSecurityStatus,
+    StartDay,
+)
+from pregao.exchange.engine.model.reports import (
+    OrderCancelled,
+    OrderFilled,
+    OrderRejected,
+    SpreadDefined,
+)
 from pregao.exchange.engine.products.user_defined_spreads import TYPES, StrategyLeg, strategy_type
 from tests.exchange.floor import BUY, DAY, SELL, Floor, future, px, share
 
@@ -272,3 +297,183 @@ def test_003_15_1_2_after_seven_idle_days_it_is_removed():
     floor.do(StartDay(DAY + timedelta(15)))
     (gone,) = floor.items(SecurityDefinition)
     assert (gone.action, gone.instrument.security_id) == (SecurityUpdateAction.DELETE, made)
+
+
+# States and limits of the legs (000 §14.1, §13.11)
+
+CLOSED = [TradingStatus.PAUSE, TradingStatus.CLOSE, TradingStatus.FORBIDDEN, TradingStatus.RESERVED]
+
+
+def leg_trades(floor: Floor) -> list[tuple[int, int, int]]:
+    return [(t.security_id, t.price, t.size) for t in floor.items(Trade) if t.security_id in (1, 2)]
+
+
+@pytest.mark.parametrize("status", CLOSED)
+@pytest.mark.parametrize("leg", [1, 2])
+def test_000_14_1_a_spread_does_not_trade_while_a_leg_is_not_open(status, leg):
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    resting = floor.order(SELL, 5, -0.10, security_id=made)
+    floor.do(SetSecurityStatus(leg, status))
+    for price in (-0.10, -0.20):
+        floor.order(BUY, 5, price, security_id=made, session=2)
+        assert (floor.items(), floor.reject_code()) == ([], 1003)
+    floor.do(NewCross(2, 9, made, 5, px(-0.10), CrossSide(85, 901), CrossSide(85, 902)))
+    assert (floor.items(), floor.reject_code()) == ([], 1003)
+    floor.modify(resting, 6, -0.10, security_id=made)
+    (refused,) = floor.reports(OrderRejected)
+    assert refused.text.endswith(f"is not open: ACME{leg + 2} is {status.name}")
+    assert floor.book(SELL, made) == [(px(-0.10), 5)]
+    floor.do(RejoinGroup(leg))
+    floor.order(BUY, 5, -0.10, security_id=made, session=2)
+    assert leg_trades(floor) == [(2, px(10), 5), (1, px(10.10), 5)]
+
+
+def test_000_14_1_an_order_of_a_spread_can_be_canceled_while_a_leg_is_halted():
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    resting = floor.order(SELL, 5, -0.10, security_id=made)
+    floor.do(SetSecurityStatus(1, TradingStatus.PAUSE))
+    floor.cancel(resting, security_id=made)
+    assert floor.book(SELL, made) == []
+
+
+def crossed_in_auction(floor: Floor) -> int:
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    floor.do(SetGroupPhase("XX", TradingStatus.RESERVED))
+    floor.do(SetSecurityStatus(1, TradingStatus.FORBIDDEN))
+    floor.order(SELL, 5, -0.10, security_id=made)
+    floor.order(BUY, 5, -0.10, security_id=made, session=2)
+    assert floor.reject_code() is None
+    return made
+
+
+def test_000_14_1_the_auction_of_a_spread_ends_when_its_legs_are_open():
+    floor = floor_of()
+    made = crossed_in_auction(floor)
+    floor.do(SetGroupPhase("XX", TradingStatus.OPEN))
+    assert floor.items(Trade) == []
+    (held,) = [x for x in floor.items(SecurityStatus) if x.security_id == made]
+    assert held.status == TradingStatus.RESERVED
+    with pytest.raises(UsageError, match="cannot end: its legs must be open"):
+        floor.do(RejoinGroup(made))
+    floor.order(BUY, 1, 9.99, security_id=2)
+    assert floor.book(BUY, made) == floor.book(SELL, made) == [(px(-0.10), 5)]
+    floor.do(RejoinGroup(1))
+    trades = [(t.security_id, t.price, t.size) for t in floor.items(Trade)]
+    assert trades == [(made, px(-0.10), 5), (2, px(10), 5), (1, px(10.10), 5)]
+    assert floor.engine.book(made).ruling_status == TradingStatus.OPEN
+    assert floor.book(BUY, made) == floor.book(SELL, made) == []
+
+
+def test_000_14_1_a_spread_that_closes_in_its_auction_does_not_trade():
+    floor = floor_of()
+    made = crossed_in_auction(floor)
+    floor.do(SetGroupPhase("XX", TradingStatus.CLOSE))
+    assert floor.items(Trade) == []
+    assert floor.book(BUY, made) == [(px(-0.10), 5)]
+
+
+def limit(leg: int, low: float, high: float) -> SetPriceBand:
+    return SetPriceBand(leg, PriceBandType.HARD_LIMIT, low=px(low), high=px(high))
+
+
+def test_000_13_11_leg_trades_stay_within_the_hard_limits_of_the_legs():
+    """Leg 1 absorbs the difference, up to its limit; leg 2 has the rest."""
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    floor.do(limit(2, 9.50, 10.50))
+    floor.do(limit(1, 9.00, 11.00))
+    floor.order(SELL, 5, -1.20, security_id=made)
+    floor.order(BUY, 5, -1.20, security_id=made, session=2)
+    assert leg_trades(floor) == [(2, px(9.80), 5), (1, px(11.00), 5)]
+    floor.order(SELL, 5, -1.51, security_id=made)
+    assert (floor.items(), floor.reject_code()) == ([], 2137)
+    floor.order(SELL, 5, -1.50, security_id=made)
+    floor.order(BUY, 5, -1.50, security_id=made, session=2)
+    assert leg_trades(floor) == [(2, px(9.50), 5), (1, px(11.00), 5)]
+
+
+@pytest.mark.parametrize("validity", [TimeInForce.DAY, TimeInForce.FILL_OR_KILL])
+def test_000_13_11_a_spread_does_not_trade_at_a_price_that_its_legs_no_longer_have(validity):
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    floor.order(SELL, 5, -0.10, security_id=made)
+    floor.order(SELL, 5, -1.00, security_id=made)
+    floor.do(limit(2, 9.50, 10.50))
+    floor.do(limit(1, 9.70, 10.30))
+    floor.order(BUY, 5, -0.10, security_id=made, session=2, time_in_force=validity)
+    assert floor.items(Trade) == []
+    (gone,) = floor.reports(OrderCancelled)
+    reason = ExecRestatementReason.MARKET_OPTION if validity == TimeInForce.DAY else None
+    assert (gone.session, gone.status, gone.reason) == (2, OrdStatus.CANCELED, reason)
+    assert floor.book(SELL, made) == [(px(-1.00), 5), (px(-0.10), 5)]
+
+
+def test_003_15_1_no_trade_without_prices_of_all_legs():
+    """At 10.00 below the other leg, leg 2 would have the price zero, unless leg 1 rises."""
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    floor.do(limit(1, 9.00, 10.00))
+    floor.order(SELL, 5, -10.00, security_id=made)
+    assert floor.reject_code() == 2137
+    floor.order(SELL, 5, -9.99, security_id=made)
+    floor.order(BUY, 5, -9.99, security_id=made, session=2)
+    assert leg_trades(floor) == [(2, px(0.01), 5), (1, px(10), 5)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    ratios=st.lists(st.integers(1, 4), min_size=2, max_size=3).filter(lambda x: 1 in x),
+    price=st.integers(-6_000, 6_000),
+    bounds=st.lists(st.tuples(st.integers(-300, 300), st.integers(0, 400)), min_size=3, max_size=3),
+)
+def test_000_13_11_leg_prices_are_within_the_limits_or_the_order_is_refused(ratios, price, bounds):
+    """With a leg of ratio 1, every tick of the spread between its extremes has leg prices."""
+    floor = floor_of()
+    names = {"ACME4": (2, 1), "ACME3": (1, -1), "ACME5": (6, 1)}
+    chosen = list(zip(names, ratios, strict=False))
+    text = " ".join(f"{'+' if names[n][1] > 0 else '-'}{ratio} {n}" for n, ratio in chosen)
+    made = define(floor, text).security_id
+    low = high = 0
+    limits = {}
+    for (name, ratio), (start, width) in zip(chosen, bounds, strict=False):
+        number, sign = names[name]
+        limits[number] = (10_00 + start, 10_00 + start + width)
+        floor.do(limit(number, *(x / 100 for x in limits[number])))
+        weighted = sorted(sign * ratio * x for x in limits[number])
+        low, high = low + weighted[0], high + weighted[1]
+    floor.order(SELL, 5, price / 100, security_id=made)
+    if floor.reject_code() is not None:
+        assert not low <= price <= high or min(w for _, w in bounds) < 4
+        return
+    assert low <= price <= high
+    floor.order(BUY, 5, price / 100, security_id=made, session=2)
+    trades = {t.security_id: t.price for t in floor.items(Trade)}
+    assert trades.pop(made) == price * 100
+    assert sum(names[n][1] * ratio * trades[names[n][0]] for n, ratio in chosen) == price * 100
+    for number, (lowest, highest) in limits.items():
+        if number in trades:
+            assert lowest * 100 <= trades[number] <= highest * 100
+
+
+def test_003_15_1_a_spread_is_delisted_with_its_leg_and_its_orders_are_canceled():
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    other = define(floor, "+1 ACME4 -1 ACME5").security_id
+    floor.order(SELL, 5, -0.10, security_id=made)
+    floor.order(BUY, 5, -0.30, security_id=made, session=2)
+    floor.order(BUY, 5, -0.30, security_id=other, session=2)
+    floor.do(RemoveInstrument(1))
+    deleted = [(x.security_id, x.side) for x in floor.items(MassDeleteOrders)]
+    assert deleted == [(made, BUY), (made, SELL)]
+    gone = [(x.action, x.instrument.security_id) for x in floor.items(SecurityDefinition)]
+    assert gone == [(SecurityUpdateAction.DELETE, made), (SecurityUpdateAction.DELETE, 1)]
+    reports = [(r.session, r.security_id, r.reason) for r in floor.reports(OrderCancelled)]
+    market_option = ExecRestatementReason.MARKET_OPTION
+    assert reports == [(2, made, market_option), (1, made, market_option)]
+    floor.order(BUY, 5, -0.10, security_id=made, session=2)
+    assert floor.reject_code() == 2047
+    assert floor.book(BUY, other) == [(px(-0.30), 5)]
+    floor.do(StartDay(DAY + timedelta(1)))
+    assert other in floor.engine.market.listings

@@ -3,6 +3,8 @@
 import pytest
 
 from pregao.entrypoint import VERSIONS, FrameReader
+from pregao.exchange.engine.model.enums import OrderSide, OrdType, TimeInForce
+from pregao.exchange.engine.model.reports import OrderModified
 from pregao.exchange.host.gateway import execution_reports as wire
 from pregao.exchange.host.gateway.order_requests import (
     ON_THE_WIRE,
@@ -79,7 +81,12 @@ def test_fast_reading_equals_the_decoder(version):
 
 def test_003_7_4_the_entering_trader_stays_and_an_executing_trader_can_be_added():
     order = OrderRequest(1, 1, 80, 5, 1, 49, 50, 100, 1, 48, None, b"BVMF", b"ABC", 0, 0)
-    first = changed(order, order._replace(trader=b"XYZ", location=b"DMA1", executing_trader=b"E1"))
+    done = OrderModified(
+        1, 1, 85, 2, 1, 7, 8, 5, OrderSide.BUY, OrdType.LIMIT, TimeInForce.DAY, 1, 100, 100, 0, 0,
+        0, None, 0,
+    )  # fmt: skip
+    asked = order._replace(trader=b"XYZ", location=b"DMA1", executing_trader=b"E1")
+    first = changed(order, asked, done, simple=False)
     assert (first.trader, first.location, first.executing_trader) == (b"ABC", b"BVMF", b"E1")
-    second = changed(first, order._replace(executing_trader=b"E2"))
+    second = changed(first, order._replace(executing_trader=b"E2"), done, simple=False)
     assert second.executing_trader == b"E1"

@@ -112,12 +112,48 @@ def test_003_15_3_6_a_forward_is_refused_or_cancelled(exchange):
     assert "no longer pending" in missing["text"]
 
 
-def test_003_15_3_direct_access_declares_but_does_not_accept(exchange):
+@pytest.mark.parametrize("symbol", ["PETR4T", "PETR4"])
+def test_003_15_3_6_3_both_sides_are_told_that_the_instrument_is_delisted(exchange, symbol):
     initiator, respondent = exchange.trader(6), exchange.trader(6, session_id=OTHER)
-    declare(initiator, senderLocation="DMA1")
-    answer(respondent, "Quote", respondent.one("QuoteRequest")["quoteID"], senderLocation="DMA1")
+    number = declare(initiator, executeUnderlyingTrade="UNDERLYING_OPPOSING_TRADE")["quoteID"]
+    respondent.one("QuoteRequest")
+    assert exchange.control(command="remove", symbol=symbol) == {"done": "remove"}
+    for client in (initiator, respondent):
+        report = client.one("QuoteStatusReport")
+        assert (report["quoteStatus"], report["quoteID"]) == ("CANCELED", number)
+    answer(respondent, "Quote", number)
+    assert respondent.one("QuoteStatusReport")["quoteStatus"] == "QUOTE_NOT_FOUND"
+
+
+@pytest.mark.parametrize("location", ["DMA1", "XYZ", "DMA3", "COLO0"])
+def test_003_15_3_direct_access_declares_but_does_not_accept(exchange, location):
+    initiator, respondent = exchange.trader(6), exchange.trader(6, session_id=OTHER)
+    declare(initiator, senderLocation=location)
+    number = respondent.one("QuoteRequest")["quoteID"]
+    answer(respondent, "Quote", number, senderLocation=location)
     refused = respondent.one("QuoteStatusReport")
     assert (refused["quoteStatus"], refused["quoteRejectReason"]) == ("REJECTED", 2311)
+    answer(respondent, "Quote", number, senderLocation="REPS")
+    assert respondent.one("QuoteStatusReport")["quoteStatus"] == "ACCEPTED"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_003_4_6_3_3_the_segment_of_a_quote_is_that_of_its_inbound_flow(exchange, version):
+    initiator, respondent = exchange.trader(version), exchange.trader(version, session_id=OTHER)
+    pending = declare(initiator)
+    offered = respondent.one("QuoteRequest")
+    for message in (pending, offered):
+        header = message["businessHeader"]
+        assert header["marketSegmentID"] is None
+        assert header.get("possResend", "FALSE_VALUE") == "FALSE_VALUE"
+        assert header["msgSeqNum"] == 1
+    header = respondent.header(segment=99)
+    flag = "eventIndicator" if version >= 5 else "possResend"
+    header[flag] = 0 if version >= 5 else "FALSE_VALUE"
+    values = {"securityID": PETR4T, "quoteID": offered["quoteID"], **request_id(respondent)}
+    frame = respondent.peer.frame("QuoteCancel", businessHeader=header, **(DESK | values))
+    respondent.send_data(frame)
+    assert "99 is not a segment" in respondent.one("BusinessMessageReject")["text"]
 
 
 def test_003_15_3_7_invalid_requests_are_rejected_with_a_reason(exchange):

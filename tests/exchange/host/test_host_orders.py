@@ -1,10 +1,19 @@
 """Orders over TCP: what each request is answered with, as the documents print it."""
 
+import re
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from pregao.entrypoint import VERSIONS
+from pregao.entrypoint.messages import OTHER as OTHER_REASON
+from pregao.entrypoint.messages import THROTTLED
+from pregao.exchange.engine.matching.self_trade_prevention import investor_number
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.host.gateway.other_requests import UNSUPPORTED
+from pregao.exchange.host.gateway.pre_trade import NOT_AUTHORIZED
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import PETR4, VALE3, Exchange, row
 
@@ -82,6 +91,139 @@ def test_003_7_3_2_the_simple_change_changes_price_and_quantity_alone(trader):
     assert row(modified, "timeInForce", "maxFloor", "orderQty", "price") == (
         "Modify", "GOOD_TILL_CANCEL", 100, 2000, 13,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [2, 6])
+@pytest.mark.parametrize("simple", [True, False])
+def test_003_7_1_8_an_order_without_a_validity_is_valid_for_the_day(exchange, version, simple):
+    client = exchange.trader(version)
+    enter = client.new if simple else client.single
+    enter(1, timeInForce=None)
+    assert row(client.read_messages()[0], "clOrdID", "timeInForce") == ("New", 1, "DAY")
+    enter(2, timeInForce=None, quantity=155)
+    assert row(client.read_messages()[0], "clOrdID", "ordRejReason") == ("Reject", 2, 5006)
+
+
+def test_003_7_1_13_the_report_of_a_cancelled_order_says_whether_it_was_working(trader):
+    trader.single(1, price=14, ordType="STOP_LIMIT", stopPx=13)
+    trader.single(2, timeInForce="AT_THE_CLOSE")
+    trader.single(3)
+    trader.read_messages(3)
+    for number in (1, 2, 3):
+        trader.cancel(10 + number, number)
+    found = [row(each, "origClOrdID", "workingIndicator") for each in trader.read_messages(3)]
+    assert found == [
+        ("Cancel", 1, "FALSE_VALUE"),
+        ("Cancel", 2, "FALSE_VALUE"),
+        ("Cancel", 3, "TRUE_VALUE"),
+    ]
+
+
+def test_003_8_1_1_a_bust_reports_the_aggressor_of_the_trade(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.new(1, quantity=100)
+    trader.one("ExecutionReport_New")
+    seller.new(2, "SELL", 100)
+    seller.one("ExecutionReport_New")
+    trades = [client.one("ExecutionReport_Trade") for client in (trader, seller)]
+    exchange.control(command="bust", symbol="PETR4", trade=trades[0]["tradeID"])
+    busts = [client.one("ExecutionReport_Trade") for client in (trader, seller)]
+    assert [(each["execType"], each["aggressorIndicator"]) for each in busts] == [
+        ("TRADE_CANCEL", "FALSE_VALUE"),
+        ("TRADE_CANCEL", "TRUE_VALUE"),
+    ]
+    trader.cross(9, 11, 12, quantity=100)
+    crossed = trader.read_messages(4)[2:]
+    exchange.control(command="bust", symbol="PETR4", trade=crossed[0][1]["tradeID"])
+    busts = [values["aggressorIndicator"] for _, values in trader.read_messages(2)]
+    assert busts == ["FALSE_VALUE", "FALSE_VALUE"]
+
+
+def test_003_8_2_the_documents_list_every_code():
+    """The tables of docs/orders.md are the codes and reasons that are sent."""
+    page = (Path(__file__).parents[3] / "docs" / "orders.md").read_text()
+    section = page.split("## Reject codes\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", section, re.MULTILINE)
+    codes = [each for each in vars(reject_codes).values() if isinstance(each, Reject)]
+    *listed, other, unsupported, forbidden, throttled = [(int(code), text) for code, text in rows]
+    assert listed == [(each.code, each.text) for each in sorted(codes, key=lambda x: x.code)]
+    assert (other[0], unsupported[0], forbidden[0]) == (OTHER_REASON, UNSUPPORTED, NOT_AUTHORIZED)
+    assert throttled == (THROTTLED[0], f"{THROTTLED[1]} (§4.9)")
+    assert len(set(codes)) == len(codes)
+
+
+ME, YOU = {"prefix": 200, "document": 1}, {"prefix": 200, "document": 2}
+
+
+def test_003_7_3_2_the_simple_change_leaves_and_reports_everything_else(exchange):
+    trader = exchange.trader(6)
+    names = ("account", "ordTagID", "investorID", "timeInForce", "minQty", "maxFloor")
+    trader.single(
+        1, account=7, ordTagID=3, investorID=ME, maxFloor=200, timeInForce="GOOD_TILL_CANCEL",
+        deskID="desk", memo="mine",
+    )  # fmt: skip
+    trader.modify(
+        2, 1, quantity=900, price=11, account=8, ordTagID=4, investorID=YOU, ordType="MARKET",
+        selfTradePreventionInstruction="CANCEL_RESTING_ORDER", memo="why",
+    )  # fmt: skip
+    new, modified = trader.read_messages(2)
+    assert row(modified, *names) == ("Modify", *row(new, *names)[1:])
+    assert row(modified, *names)[1:] == (7, 3, ME, "GOOD_TILL_CANCEL", None, 200)
+    assert row(modified, "orderQty", "price", "ordType", "deskID", "memo")[1:] == (
+        900, 11, "LIMIT", "desk", "why",
+    )  # fmt: skip
+    state = exchange.call(lambda host: next(iter(host.engine.market.orders.values())))
+    assert (state.account, state.ord_tag_id, state.prevention) == (7, 3, 0)
+    assert state.investor_id == investor_number(200, 1)
+    # A disclosed quantity above the new quantity discloses all of it.
+    trader.modify(3, 2, quantity=100, price=11)
+    trader.cancel(4, 3)
+    modified, cancelled = trader.read_messages(2)
+    assert row(modified, "maxFloor", "memo") == ("Modify", None, "mine")
+    assert row(cancelled, "maxFloor", "account", "ordTagID") == ("Cancel", None, 7, 3)
+
+
+def test_003_7_4_a_change_is_confirmed_as_the_engine_made_it(exchange):
+    trader = exchange.trader(6)
+    day = date(exchange.settings.first_date.year + 1, 1, 2)
+    trader.single(
+        1, account=7, ordTagID=3, investorID=ME, maxFloor=200, timeInForce="GOOD_TILL_DATE",
+        expireDate=day, deskID="desk", memo="mine",
+    )  # fmt: skip
+    names = ("account", "ordTagID", "investorID", "expireDate", "maxFloor", "deskID", "memo")
+    trader.replace(2, 1, timeInForce=None, maxFloor=200)
+    trader.replace(3, 2, timeInForce=None, ordTagID=4, investorID=YOU, account=8, memo="new")
+    trader.replace(4, 3, timeInForce="DAY", maxFloor=300)
+    found = trader.read_messages(4)
+    assert [row(each, *names)[1:] for each in found] == [
+        (7, 3, ME, day, 200, "desk", "mine"),
+        (7, 3, ME, day, 200, "desk", "mine"),
+        (8, 4, YOU, day, None, "desk", "new"),
+        (8, 4, YOU, None, 300, "desk", "new"),
+    ]
+    trader.mass_cancel(5, ordTagID=3)
+    assert trader.one("OrderMassActionReport")["massActionResponse"] == "ACCEPTED"
+    trader.mass_cancel(6, ordTagID=4)
+    cancelled, _ = trader.read_messages(2)
+    assert row(cancelled, "clOrdID", *names) == (
+        "Cancel", 4, 8, 4, YOU, None, 300, "desk", "new",
+    )  # fmt: skip
+
+
+def test_003_7_4_a_minimum_stays_and_a_disclosed_quantity_of_0_is_removed(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    seller.new(1, "SELL", 300)
+    seller.one("ExecutionReport_New")
+    trader.single(1, quantity=1000, minQty=200, maxFloor=100)
+    trader.read_messages(2)
+    trader.replace(2, 1, quantity=900, maxFloor=100)
+    trader.replace(3, 2, quantity=900, maxFloor=0, price=11)
+    found = [row(each, "minQty", "maxFloor", "leavesQty") for each in trader.read_messages(2)]
+    assert found == [("Modify", 200, 100, 600), ("Modify", 200, None, 600)]
+    book = exchange.call(lambda host: host.engine.book(PETR4))
+    assert [(entry.price, entry.size) for entry in book.bids] == [(110_000, 600)]
+    trader.cancel(4, 3)
+    assert row(trader.read_messages()[0], "minQty", "maxFloor") == ("Cancel", 200, None)
 
 
 def test_003_7_6_1_2_chained_identifiers(trader):
@@ -268,11 +410,76 @@ def test_003_13_1_the_account_is_kept_changed_and_removed(trader):
     assert found == [10, 10, 11, None]
 
 
-def test_003_13_1_an_account_of_direct_access_cannot_be_removed(trader):
-    trader.single(1, account=10, senderLocation="DMA1")
-    trader.replace(2, 1, accountType="REMOVE_ACCOUNT_INFORMATION", senderLocation="DMA1")
-    _, refused = trader.read_messages(2)
-    assert row(refused, "ordRejReason", "cxlRejResponseTo") == ("Reject", 7031, "REPLACE")
+LOCATIONS = {  # whether each category of §11 is direct market access
+    "BVMF": False, "REPS": False,
+    "DMA1": True, "XYZ": True, "PROVIDER7": True, "DMA3": True, "COLO0": True, "COLO1": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["BVMF", "DMA1", "XYZ"])
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_003_13_1_an_account_of_direct_access_cannot_be_removed(trader, location, named):
+    """The order's own location decides, whatever the change names."""
+    trader.single(1, account=10, senderLocation=location)
+    trader.replace(2, 1, senderLocation=named)
+    trader.replace(3, 2, accountType="REMOVE_ACCOUNT_INFORMATION", senderLocation=named)
+    _, modified, answer = trader.read_messages(3)
+    assert modified[1]["account"] == 10
+    if LOCATIONS[location]:
+        assert row(answer, "ordRejReason", "cxlRejResponseTo") == ("Reject", 7031, "REPLACE")
+    else:
+        assert row(answer, "clOrdID", "account") == ("Modify", 3, None)
+
+
+@pytest.mark.parametrize(("location", "code"), [("DMA3", 7031), ("BVMF", None)])
+def test_003_13_1_the_location_of_a_cross_is_that_of_its_orders(exchange, location, code):
+    band = {"command": "band", "symbol": "PETR4", "kind": "AUCTION_LIMITS"}
+    exchange.control(**band, low="11", high="13")
+    trader = exchange.trader()
+    sides = [{"side": "BUY", "clOrdID": 1, "account": 7}, {"side": "SELL", "clOrdID": 2}]
+    trader.cross(9, 1, 2, price=15, noSides=sides, senderLocation=location)
+    trader.read_messages(2)
+    trader.replace(3, 1, price=15, accountType="REMOVE_ACCOUNT_INFORMATION")
+    assert trader.read_messages()[0][1].get("ordRejReason") == code
+
+
+def test_003_13_2_the_desk_of_an_order_is_echoed_until_another_is_named(exchange, trader):
+    trader.single(1, deskID="desk one")
+    trader.single(2, deskID="desk two")
+    trader.replace(3, 1, price=11)
+    trader.replace(4, 3, price=11, deskID="desk three")
+    trader.cancel(5, 4)
+    trader.cancel(6, 2, deskID="desk four")
+    trader.single(7, deskID="d" * 20)
+    trader.mass_cancel(8)
+    found = [values["deskID"] for _, values in trader.read_messages(8)]
+    assert found == [
+        "desk one", "desk two", "desk one", "desk three", "desk three", "desk four", "d" * 20,
+        "d" * 20,
+    ]  # fmt: skip
+    assert trader.one("OrderMassActionReport")["massActionResponse"] == "ACCEPTED"
+
+
+def test_003_9_the_custodian_of_an_order_is_kept_as_a_whole(exchange, trader):
+    first = {"custodian": 1, "custodyAccount": 2, "custodyAllocationType": 3}
+
+    def kept():
+        (known,) = exchange.call(lambda host: list(host.request_router.state()[1][0].values()))
+        return known.custodian, known.custody_account, known.custody_type
+
+    trader.single(1, custodianInfo=first)
+    trader.one("ExecutionReport_New")
+    assert kept() == (1, 2, 3)
+    trader.replace(2, 1, price=11)
+    trader.one("ExecutionReport_Modify")
+    assert kept() == (1, 2, 3)
+    other = {"custodian": 9, "custodyAccount": None, "custodyAllocationType": None}
+    trader.replace(3, 2, price=11, custodianInfo=other)
+    trader.one("ExecutionReport_Modify")
+    assert kept() == (9, None, None)
+    trader.modify(4, 3, price=12)
+    trader.one("ExecutionReport_Modify")
+    assert kept() == (9, None, None)
 
 
 def test_003_16_1_1_cancel_by_client_number(trader):

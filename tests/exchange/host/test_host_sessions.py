@@ -356,6 +356,39 @@ def test_003_4_7_orders_are_cancelled_and_reported_after_reconnection(
         assert cancelled["clOrdID"] == 1
 
 
+def test_003_4_7_orders_entered_on_behalf_are_cancelled_too(exchange, version):
+    client = exchange.trader(version, cancelOnDisconnectType="CANCEL_ON_DISCONNECT_ONLY")
+    client.single(1, executingTrader="XYZ")
+    client.single(2, price=11)
+    client.read_messages(2)
+    client.close()
+    until(lambda: exchange.call(lambda host: not host.engine.market.orders))
+    again = exchange.connect(version=version)
+    again.establish(1, 3)
+    again.send_data(again.peer.retransmit(3, 2, now=now()))
+    again.one("Retransmission")
+    found = [values for _, values in again.read_messages(2)]
+    assert [(each["clOrdID"], each["execRestatementReason"]) for each in found] == [
+        (1, "CANCEL_ON_HARD_DISCONNECTION"),
+        (2, "CANCEL_ON_HARD_DISCONNECTION"),
+    ]
+
+
+def test_003_4_7_3_an_order_in_an_auction_outlives_its_owners_connection(exchange, version):
+    other = exchange.trader(version, session_id=SESSION + 2)
+    exchange.control(command="auction", symbol="PETR4")
+    client = exchange.trader(version, cancelOnDisconnectType="CANCEL_ON_DISCONNECT_ONLY")
+    other.new(1, "SELL", 100, 12)
+    other.one("ExecutionReport_New")
+    client.new(1, "BUY", 100, 12)
+    client.new(2, "BUY", 100, 11)
+    client.read_messages(2)
+    client.close()
+    until(lambda: exchange.call(lambda host: len(host.engine.market.orders)) == 2)
+    exchange.control(command="resume", symbol="PETR4")
+    assert other.one("ExecutionReport_Trade")["ordStatus"] == "FILLED"
+
+
 def test_003_4_7_2_within_the_window_orders_stay(exchange, version):
     wish = "CANCEL_ON_DISCONNECT_OR_TERMINATE"
     client = exchange.trader(version, cancelOnDisconnectType=wish, codTimeoutWindow=60_000)

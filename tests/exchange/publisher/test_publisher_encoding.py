@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -30,7 +31,13 @@ from pregao.exchange.engine.model.enums import (
     TrdSubType,
 )
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
-from pregao.exchange.engine.model.instruments import Underlying
+from pregao.exchange.engine.model.instruments import (
+    InstrAttrib,
+    InstrAttribType,
+    InstrAttribValue,
+    OptPayoutType,
+    Underlying,
+)
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.encoding.fields import rescale
 from pregao.exchange.publisher.encoding.news import cut_text
@@ -186,6 +193,7 @@ CASES: list[tuple[Any, int, dict[str, Any]]] = [
             SettlPriceType.UPDATED,
             DAY,
             T2,
+            DAY - 3,
         ),
         28,
         {
@@ -193,6 +201,7 @@ CASES: list[tuple[Any, int, dict[str, Any]]] = [
             "openCloseSettlFlag": "ENTRY_FROM_PREVIOUS_BUSINESS_DAY",
             "priceType": "PU",
             "settlPriceType": "UPDATED",
+            "settlDate": date(2026, 5, 18),
         },
     ),
     (events.OpenInterest(11, 4321, DAY, T2), 29, {"mDEntrySize": 4321, "tradeDate": DATE}),
@@ -275,6 +284,8 @@ def older(version: int, template: int, expected: dict[str, Any]) -> tuple[int, d
         values["mDEntryTimestamp"] = values.pop("transactTime")
     if version < 9 and "trdSubType" in values:
         values["trdSubType"] = None
+    if version < 17:
+        values.pop("settlDate", None)
     return (20 if template == 22 and version < 8 else template), values
 
 
@@ -347,8 +358,8 @@ def test_orders_carry_what_their_version_has(version):
     change = events.ChangeOrderMbo(11, OrderSide.SELL, px(12.3), 5, 15, 95010, None, T1, T2)
     changed = decoded(version, orders.changed(change, 0, 7, position))
     assert (changed["mDUpdateAction"], changed["mDEntrySize"]) == ("CHANGE", 5)
-    assert changed.values.get("mDEntryPrevSize") == (15 if version == 16 else None)
-    assert ("mDEntryPrevSize" in changed.values) == (version == 16)
+    assert changed.values.get("mDEntryPrevSize") == (15 if version >= 16 else None)
+    assert ("mDEntryPrevSize" in changed.values) == (version >= 16)
 
     gone = events.DeleteOrderMbo(11, OrderSide.SELL, px(12.3), 5, 95010, T2, matched=True)
     deleted = decoded(version, orders.deleted(gone, 0, 8, position))
@@ -439,7 +450,61 @@ def test_every_instrument_of_the_catalogue_is_defined(version):
             for each in message["noInstrAttribs"]
         ] == [(each.type.name, each.value.name) for each in instrument.attributes]
         assert ("impliedMarketIndicator" in message.values) == (version >= 10)
-        assert ("optPayoutType" in message.values) == (version == 16)
+        assert ("optPayoutType" in message.values) == (version >= 16)
+
+
+def settlement(**changes: Any) -> events.SettlementPrice:
+    fields: dict[str, Any] = {
+        "security_id": 11,
+        "price": px(20.5),
+        "flag": OpenCloseSettlFlag.DAILY,
+        "price_type": None,
+        "settl_price_type": SettlPriceType.FINAL,
+        "trade_date": DAY,
+        "time_ns": T2,
+    }
+    return events.SettlementPrice(**{**fields, **changes})
+
+
+def test_000_13_11_3_the_settlement_price_of_version_17_has_its_date():
+    """The bytes of version 16, then the date and padding; without a date its null."""
+    older, newest = ENCODERS[16].write(settlement(), 0x80, 7), settlement(settl_date=DAY)
+    for item, expected in ((newest, DAY), (settlement(), 65535), (settlement(settl_date=0), 0)):
+        written = ENCODERS[17].write(item, 0x80, 7)
+        assert written[:8] == struct.pack("<4H", 40, 28, 2, 17)
+        assert (len(older), len(written)) == (8 + 36, 8 + 40)
+        assert written[8 : 8 + 35] == older[8 : 8 + 35]
+        assert written[8 + 35 :] == struct.pack("<H", expected) + bytes(3)
+        assert ENCODERS[16].write(item, 0x80, 7) == older
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_000_14_2_phases_18_and_21_have_the_names_of_their_version(version):
+    names = []
+    for phase in (TradingStatus.FORBIDDEN, TradingStatus.RESERVED):
+        item = events.SecurityGroupPhase("XX", TradingSession.REGULAR, phase, None, DAY, None, T1)
+        written = ENCODERS[version].write(item)
+        assert written[8 + 10] == int(phase)
+        names.append(decoded(version, written)["tradingSessionSubID"])
+    assert names == (["FORBIDDEN", "RESERVED"] if version < 17 else ["PRE_CLOSE", "PRE_OPEN"])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_versions_that_know_it_mark_a_test_instrument(version):
+    yes = InstrAttribValue.ELECTRONIC_MATCH_OR_GTD_GTC_ELIGIBLE
+    kinds = (InstrAttribType.GTD_GTC_ELIGIBILITY, InstrAttribType.TEST_INSTRUMENT)
+    payout = OptPayoutType.VANILLA_CASH_SETTLEMENT
+    marked = share(
+        attributes=tuple(InstrAttrib(kind, yes) for kind in kinds), opt_payout_type=payout
+    )
+    message = decoded(
+        version,
+        ENCODERS[version].definitions.message(marked, SecurityUpdateAction.ADD, 1, True),
+    )
+    found = [each["instrAttribType"] for each in message["noInstrAttribs"]]
+    assert found == ["GTD_GTC_ELIGIBILITY", *(["TEST_INSTRUMENT"] if version >= 17 else [])]
+    expected = {16: "CAPPED", 17: "VANILLA_CASH_SETTLEMENT"}.get(version)
+    assert message.values.get("optPayoutType") == expected
 
 
 def test_a_tick_that_does_not_fit_four_decimals_is_null_in_version_7():

@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import os
 import random
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from pregao.book.state import State
 from pregao.book.updates import Side as BookSide
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model import commands
-from pregao.exchange.engine.model.enums import TradingStatus
+from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.enums import PriceBandType, PriceLimitType, TradingStatus
 from pregao.exchange.engine.model.events import (
     ForwardTrade,
     MarketEvent,
+    PriceBand,
     SequenceReset,
     Trade,
     TradeBust,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    AmendTrade,
+    BustTrade,
+    EnterTrade,
 )
 from pregao.exchange.publisher.legacy.books import DepthSide
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.feed.legacy.book_updates import CHANGE, DELETE, NEW, OVERLAY
 from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
+from pregao.feed.legacy.state import StatisticKey
+from pregao.legacy.messages import MessageReader, MsgType
+from pregao.legacy.reassembly import AssembledMessage, read_chunks
 from pregao.legacy.streams import LegacyStream
+from pregao.legacy.times import timestamp_ns
+from pregao.umdf.phases import GroupKey, Status
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.exchange.publisher.test_publisher_replay import (
     SECURITIES,
@@ -153,6 +167,30 @@ def check_states(broadcast: LegacyBroadcast) -> None:
             assert phases.status(security_id).name == own.name
 
 
+def test_002_15_6_a_held_instrument_leaves_its_group_before_it_opens():
+    broadcast = LegacyBroadcast(None)
+    rules = AuctionRules(random_ns=30 * SECOND)
+    broadcast.do(commands.SetGroupPhase("XX", TradingStatus.RESERVED, auction=rules))
+    broadcast.do(commands.SetGroupPhase("XX", TradingStatus.OPEN))
+    phases = broadcast.channel.state.phases
+    assert (phases.status(SHARE), phases.status(OTHER)) == (Status.RESERVED, Status.RESERVED)
+    assert phases.phase(GroupKey("XX")) is Status.OPEN
+    check_states(broadcast)
+
+
+def test_002_15_6_an_own_state_stated_again_is_no_return_to_the_group():
+    broadcast = LegacyBroadcast(None)
+    broadcast.do(commands.SetGroupPhase("XX", TradingStatus.RESERVED))
+    # As the extensions of an opening auction are published.
+    for _ in range(3):
+        broadcast.do(commands.SetSecurityStatus(SHARE, TradingStatus.RESERVED))
+        check_states(broadcast)
+    broadcast.do(commands.SetGroupPhase("XX", TradingStatus.OPEN))
+    check_states(broadcast)
+    broadcast.do(commands.RejoinGroup(SHARE))
+    check_states(broadcast)
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.reuse, Phase.generate])
 @given(steps=steps)
@@ -232,6 +270,45 @@ def test_silent_streams_send_heartbeats_every_ten_seconds():
         assert times == [10, 20, 30]
 
 
+def test_002_15_2_an_empty_loop_is_heartbeats_and_a_loop_ends_with_a_reset():
+    def sent_by(publisher, stream, until_ns):
+        reader, found = MessageReader(), []
+        for each, _, payload in publisher.advance(until_ns):
+            if each is stream:
+                (chunk,) = read_chunks(payload)
+                message = reader.read(AssembledMessage(chunk.number, chunk.payload))
+                found.append((message.type, message.number, message.values.get("NewSeqNo")))
+        return found
+
+    heartbeats = [(MsgType.HEARTBEAT, 1, None)] * 3
+    for stream in (LegacyStream.MARKET_RECOVERY, LegacyStream.INSTRUMENT_DEFINITION):
+        publisher = LegacyChannelPublisher(1, (), START_NS)
+        assert sent_by(publisher, stream, START_NS + 35 * SECOND) == heartbeats
+    publisher = LegacyChannelPublisher(1, (share(),), START_NS, pace=LoopPace(1, 0))
+    found = sent_by(publisher, LegacyStream.INSTRUMENT_DEFINITION, START_NS + 4 * SECOND)
+    listed, reset = (MsgType.SECURITY_LIST, 1, None), (MsgType.SEQUENCE_RESET, 2, 1)
+    assert found[:4] == [listed, reset, listed, reset]
+
+
+def test_002_15_11_published_times_have_milliseconds():
+    for time, digits in ((20130812162109364, 162109364), (20130812000000364, 364)):
+        moment_ns = timestamp_ns(time)
+        instruments = (share(),)
+        floor = Floor(*instruments)
+        floor.now = moment_ns
+        publisher = LegacyChannelPublisher(1, instruments, moment_ns)
+        floor.order(BUY, 100, 10)
+        found = []
+        for stream, _, payload in publisher.publish(floor.last.market, moment_ns):
+            if stream is LegacyStream.INCREMENTAL:
+                (chunk,) = read_chunks(payload)
+                message = MessageReader().read(AssembledMessage(chunk.number, chunk.payload))
+                found += message.values["MDEntries"]
+        names = ("MDEntryDate", "MDEntryTime", "MDInsertDate", "MDInsertTime")
+        (order,) = [each for each in found if each["MDEntryType"] == "0"]
+        assert [order[name] for name in names] == [20130812, digits] * 2
+
+
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_the_shown_levels_of_a_side_are_always_its_best(depth):
     draw = random.Random(depth)
@@ -268,3 +345,83 @@ def test_the_shown_levels_of_a_side_are_always_its_best(depth):
             for price in best
         ]
         assert rows == side.shown
+
+
+# What 002 says of volumes, averages and bands
+
+reported = st.lists(
+    st.tuples(st.sampled_from("NNNCBA"), st.integers(1, 40), st.integers(1, 9)),
+    min_size=6,
+    max_size=12,
+)
+"""Trades, crosses, busts and amendments: kind, price in ticks above 9.00, quantity."""
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.reuse, Phase.generate])
+@given(steps=reported)
+def test_002_7_the_average_price_excludes_crosses_and_15_10_trades_state_the_volume(steps):
+    broadcast = LegacyBroadcast(None)
+    state = broadcast.channel.state
+    held: dict[int, tuple[int, int, bool]] = {}
+    for kind, ticks, quantity in steps:
+        price = 90_000 + 100 * ticks
+        chosen = sorted(held)[ticks % len(held)] if held else None
+        if kind in "NC":
+            broadcast.do(EnterTrade(SHARE, price, quantity, 7, 8, crossed=kind == "C"))
+            (trade,) = state.take_trades()
+            held[int(trade.trade_id)] = (price, quantity, kind == "C")
+            assert trade.volume == sum(size for _, size, _ in held.values())
+        elif chosen is not None and kind == "B":
+            broadcast.do(BustTrade(SHARE, chosen))
+            del held[chosen]
+            assert [trade.volume for trade in state.take_trades()] == [None]
+        elif chosen is not None:
+            broadcast.do(AmendTrade(SHARE, chosen, price=price, quantity=quantity))
+            held[chosen] = (price, quantity, held[chosen][2])
+            # A correction does not add its quantity.
+            assert [trade.volume for trade in state.take_trades()] == [None]
+        found = state.statistics.get(SHARE, {})
+        counted = [(price, size) for price, size, crossed in held.values() if not crossed]
+        average = found.get(StatisticKey("9", "E"))
+        if not counted:
+            assert average is None
+        else:
+            exact = Fraction(sum(price * size for price, size in counted))
+            exact /= sum(size for _, size in counted)
+            assert abs(Fraction(average["MDEntryPx"]) * 10_000 - exact) <= Fraction(1, 2)
+        if volume := found.get(StatisticKey("B", "E")):
+            assert volume["TradeVolume"] == sum(size for _, size, _ in held.values())
+            assert volume["MDEntrySize"] == len(held)
+
+
+def bands(channel):
+    found = channel.state.statistics[SHARE]
+    return {
+        key.kind: tuple(
+            None if each.get(name) is None else int(each[name] * 100)
+            for name in ("LowLimitPrice", "HighLimitPrice", "TradingReferencePrice")
+        )
+        for key, each in found.items()
+        if key.entry_type == "g"
+    }
+
+
+def test_002_10_9_bands_have_the_codes_of_the_legacy_feed():
+    broadcast = LegacyBroadcast(None)
+    prices, now = PriceLimitType.PRICE_UNIT, START_NS
+    for at, kind in enumerate(PriceBandType):
+        band = PriceBand(SHARE, kind, prices, None, 90_000, 110_000 + 100 * at, None, now)
+        broadcast.units([MarketEvent([band])])
+    # The reference price is part of the oscillation tunnel; static limits have no code.
+    expected = {0: (900, 1100, None), 1: (900, 1102, None), 2: (900, 1101, None)}
+    assert bands(broadcast.channel) == expected
+    reference = PriceBand(SHARE, None, None, None, None, None, 10_0000_0000, now)
+    broadcast.units([MarketEvent([reference])])
+    expected[0] = (900, 1100, 1000)
+    assert bands(broadcast.channel) == expected
+    broadcast.rest(20 * SECOND)
+    late = broadcast.new_channel()
+    for stream, time_ns, datagram in broadcast.sent:
+        if stream is not LegacyStream.INCREMENTAL or time_ns > START_NS + SECOND:
+            late.receive(stream, "A", datagram, time_ns)
+    assert bands(late) == expected

@@ -261,10 +261,20 @@ def check_figures(broadcast: Broadcast) -> None:
         standing = [x for x in view.statistics if not isinstance(x, (LastTradePrice, *unknown))]
         shown = [template for template, _ in snapshot["figures"] if template not in (3, 27)]
         assert len(shown) == len(standing)
+        last = [
+            (int(values["mDEntryPx"].scaleb(4)), values["tradeID"])
+            for template, values in snapshot["figures"]
+            if template == 27
+        ]
+        assert last == [(x.price, x.trade_id) for x in view.statistics if type(x) is LastTradePrice]
         (status,) = [values for template, values in snapshot["figures"] if template == 3]
         own = view.security_status.status
         assert status["securityTradingStatus"] == (None if own is None else own.name)
-        assert status["securityTradingEvent"] == (None if own is None else "SECURITY_STATUS_CHANGE")
+        follows = "SECURITY_REJOINS_SECURITY_GROUP_STATUS"
+        assert status["securityTradingEvent"] == (
+            follows if own is None else "SECURITY_STATUS_CHANGE"
+        )
+        assert status["securityTradingEvent"] == view.security_status.event.name
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -51,7 +51,16 @@ from pregao.exchange.publisher.published_state import PublishedChannel
 from pregao.exchange.publisher.publisher import ChannelPublisher
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.streams import Stream
-from tests.exchange.feed_reader import HEADER, ORDERS, PHASE, VERSIONS, codec, loops, snapshots
+from tests.exchange.feed_reader import (
+    HEADER,
+    ORDERS,
+    PHASE,
+    STATUS,
+    VERSIONS,
+    codec,
+    loops,
+    snapshots,
+)
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, px, share
 
 START = 1_780_000_000 * SECOND
@@ -287,7 +296,36 @@ def test_000_14_4_group_phases_and_states():
     # An instrument that follows its group says so with a null.
     (following,) = (values for _, values in found[OTHER]["figures"])
     assert following["securityTradingStatus"] is None
-    assert following["securityTradingEvent"] is None
+    assert following["securityTradingEvent"] == "SECURITY_REJOINS_SECURITY_GROUP_STATUS"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_001_9_2_3_a_status_in_a_snapshot_always_has_its_event(version):
+    stage = Stage(share(), share(OTHER), version=version)
+    stage.publish_items(phase("XX", TradingStatus.OPEN))
+    expected = [
+        (None, None, "SECURITY_REJOINS_SECURITY_GROUP_STATUS"),
+        (TradingStatus.PAUSE, "SECURITY_STATUS_CHANGE", "SECURITY_STATUS_CHANGE"),
+        (TradingStatus.OPEN, "TRADING_SESSION_CHANGE", "SECURITY_STATUS_CHANGE"),
+        (
+            TradingStatus.OPEN,
+            "SECURITY_REJOINS_SECURITY_GROUP_STATUS",
+            "SECURITY_REJOINS_SECURITY_GROUP_STATUS",
+        ),
+    ]
+    for own, event, shown in expected:
+        if own is not None:
+            stage.publish_items(status(own, TradingEvent[event]))
+        found = snapshots(stage.loop(), version)
+        events = {
+            security_id: [
+                values["securityTradingEvent"]
+                for template, values in snapshot["figures"]
+                if template == STATUS
+            ]
+            for security_id, snapshot in found.items()
+        }
+        assert events == {SHARE: [shown], OTHER: ["SECURITY_REJOINS_SECURITY_GROUP_STATUS"]}
     stage.publish_items(
         status(TradingStatus.OPEN, TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS)
     )

@@ -88,7 +88,7 @@ def test_a_time_of_day_outside_of_the_run_is_refused_with_its_bounds():
         ({"instruments": 0}, "--instruments must be from 1 to 100000, was 0"),
         ({"duration_ns": 10}, "--duration"),
         ({"duration_ns": 25 * HOUR}, "--duration"),
-        ({"schema_version": 11}, "--schema-version must be one of 7, 8, 9, 10, 15, 16, was 11"),
+        ({"schema_version": 11}, "--schema-version must be one of 7, 8, 9, 10, 15, 16, 17, was 11"),
         ({"rate": 0.0}, "--rate must be above 0 and at most 1e+06 orders per second, was 0"),
         ({"rate": -3.0}, "orders per second, was -3"),
         ({"rate": float("nan")}, "orders per second, was nan"),
@@ -147,3 +147,7 @@ def test_a_schedule_that_never_opens_or_leaves_a_group_out_is_refused():
     other = {"schedule": {"ZZ": [{"time": "09:00", "phase": "OPEN"}]}}
     with pytest.raises(UsageError, match="no entries for security group '01'"):
         plan_day(parse_schedule(other, "s"), chosen, DAY, MINUTE)
+    operation = {"time": "10:00", "command": "halt", "symbol": "PETR4"}
+    open_day = {"schedule": {"default": [{"time": "09:00", "phase": "OPEN"}]}}
+    with pytest.raises(UsageError, match="operations are commands of a running exchange"):
+        plan_day(parse_schedule(open_day | {"operation": [operation]}, "s"), chosen, DAY, MINUTE)

@@ -151,7 +151,17 @@ def test_all_kinds_of_orders_are_sent(shares):
         TimeInForce.AT_THE_CLOSE,
     }
     types = {request.ord_type for request in new}
-    assert types == {OrdType.LIMIT, OrdType.MARKET, OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT}
+    assert types == {
+        OrdType.LIMIT,
+        OrdType.MARKET,
+        OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT,
+        OrdType.STOP_LOSS,
+        OrdType.STOP_LIMIT,
+        OrdType.RLP,
+        OrdType.PEGGED_MIDPOINT,
+    }
+    assert any(request.investor_id and request.self_trade_prevention for request in new)
+    assert any(request.routing_instruction for request in new)
     assert any(0 < request.max_floor < request.quantity for request in new)
 
 

@@ -92,7 +92,7 @@ def test_everything_happens_in_a_day():
         "BustTrade",
         "ChangeInstrument",
         "DeleteSide",
-        "EnterImplied",
+        "DefineSpread",
         "EnterTrade",
         "ExpelOrder",
         "ForwardTrade",
@@ -198,7 +198,8 @@ def test_000_13_11_5_bands_come_again_during_the_day_as_prices():
 
 def test_a_halted_instrument_rejoins_its_group_and_a_new_one_is_removed():
     engine, _ = day(3)
-    assert len(engine.instruments) == len(MARKET)
+    spreads = engine.market.user_spreads
+    assert len(engine.instruments) == len(MARKET) + len(spreads)
     for instrument in engine.instruments:
         assert engine.book(instrument.security_id).ruling_status == TradingStatus.OPEN
 

@@ -27,11 +27,20 @@ _PORT = 9612
 
 ctl = typer.Typer(
     name="ctl",
-    help="Operate a running exchange: phases, halts, busts, news, instruments, sessions.",
+    help="Operate a running exchange: phases, halts, trades, prices, bands, books, sessions.",
     epilog=CTL_EPILOG,
     no_args_is_help=True,
 )
 Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol of the instrument.")]
+
+Price = Annotated[str, typer.Argument(metavar="PRICE", help="Price, e.g. 36.50.")]
+Channel = Annotated[int, typer.Argument(metavar="CHANNEL", help="Number of the channel.")]
+Buyer = Annotated[int | None, typer.Option("--buyer", help="Firm that buys.")]
+Seller = Annotated[int | None, typer.Option("--seller", help="Firm that sells.")]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="Time of the trade, e.g. 2026-05-21T15:30:00Z."),
+]
 
 Firm = Annotated[int, typer.Argument(metavar="FIRM", help="Firm ID.")]
 Account = Annotated[int, typer.Argument(metavar="ACCOUNT", help="Account ID.")]
@@ -119,6 +128,8 @@ def status(
         columns = ["file", "offset", "kind", "reason"]
         records = [[str(each[name]) for name in columns] for each in data["set_aside"]]
         print_table(out, "journal records set aside", columns, records)
+    if data["blacklist"]:
+        typer.echo(f"not in user-defined spreads: {', '.join(data['blacklist'])}")
     give_ups = data["give_ups"]
     if give_ups:
         names = ("id", "security_id", "trade_id", "quantity", "firm", "account", "to_firm")
@@ -146,6 +157,12 @@ def phase(
 def halt(symbol: Symbol, port: Port = _PORT) -> None:
     """Halt an instrument: no orders and no trades; cancels are accepted."""
     _done(port, f"{symbol} halted", command="halt", symbol=symbol)
+
+
+@ctl.command(epilog="Example: pregao exchange ctl forbid PETR4")
+def forbid(symbol: Symbol, port: Port = _PORT) -> None:
+    """Make an instrument unavailable for trading, also on later days, until it is resumed."""
+    _done(port, f"{symbol} is forbidden", command="forbid", symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl auction PETR4 --duration 2m")
@@ -180,6 +197,90 @@ def bust(
     _done(port, f"trade {trade} of {symbol} busted", command="bust", symbol=symbol, trade=trade)
 
 
+@ctl.command(
+    epilog="Example: pregao exchange ctl trade PETR4 36.50 1000 --buyer 85 --seller 127 "
+    "--out-of-sequence"
+)
+def trade(
+    symbol: Symbol,
+    price: Price,
+    quantity: Annotated[int, typer.Argument(metavar="QUANTITY", help="Quantity of the trade.")],
+    buyer: Buyer = None,
+    seller: Seller = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Type of the trade (trdSubType), e.g. BLOCK_BOOK_TRADE.")
+    ] = None,
+    crossed: Annotated[bool, typer.Option("--crossed", help="Mark it as a cross.")] = False,
+    out_of_sequence: Annotated[
+        bool, typer.Option("--out-of-sequence", help="Do not set the last price.")
+    ] = False,
+    at: At = None,
+    days: Annotated[int | None, typer.Option(help="Days to settlement of a forward.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Interest rate of a forward; 0.01 is one percent.")
+    ] = None,
+    port: Port = _PORT,
+) -> None:
+    """Enter a trade that was made outside the book."""
+    _done(
+        port,
+        f"trade of {quantity} {symbol} at {price} entered",
+        command="trade",
+        symbol=symbol,
+        price=price,
+        quantity=quantity,
+        buyer=buyer,
+        seller=seller,
+        kind=kind,
+        crossed=crossed,
+        out_of_sequence=out_of_sequence,
+        time_ns=_time(at),
+        days=days,
+        rate=rate,
+    )
+
+
+@ctl.command(
+    "amend-trade", epilog="Example: pregao exchange ctl amend-trade PETR4 10 --price 36.55"
+)
+def amend_trade(
+    symbol: Symbol,
+    trade: Annotated[int, typer.Argument(metavar="TRADE", help="Trade ID (tradeID).")],
+    price: Annotated[str | None, typer.Option(help="Corrected price.")] = None,
+    quantity: Annotated[int | None, typer.Option(help="Corrected quantity.")] = None,
+    buyer: Buyer = None,
+    seller: Seller = None,
+    at: At = None,
+    port: Port = _PORT,
+) -> None:
+    """Correct a trade and publish it again under its trade ID."""
+    _done(
+        port,
+        f"trade {trade} of {symbol} amended",
+        command="amend-trade",
+        symbol=symbol,
+        trade=trade,
+        price=price,
+        quantity=quantity,
+        buyer=buyer,
+        seller=seller,
+        time_ns=_time(at),
+    )
+
+
+def _time(text: str | None) -> int | None:
+    if text is None:
+        return None
+    from pregao.clock import parse_ns
+
+    try:
+        return parse_ns(text)
+    except ValueError:
+        raise UsageError(
+            f"--at must be a time such as 2026-05-21T15:30:00Z, was {text!r}."
+        ) from None
+
+
 @ctl.command(epilog="Example: pregao exchange ctl cancel 4760")
 def cancel(
     order: Annotated[int, typer.Argument(metavar="ORDER", help="Order ID (orderID).")],
@@ -187,6 +288,17 @@ def cancel(
 ) -> None:
     """Cancel an order of any session."""
     _done(port, f"order {order} canceled", command="cancel", order=order)
+
+
+@ctl.command("delete-side", epilog="Example: pregao exchange ctl delete-side PETR4 BUY")
+def delete_side(
+    symbol: Symbol,
+    side: Annotated[str, typer.Argument(metavar="BUY|SELL", help="Side of the book.")],
+    port: Port = _PORT,
+) -> None:
+    """Cancel all orders of one side of a book, published as one MassDeleteOrders."""
+    message = f"{side.upper()} orders of {symbol} canceled"
+    _done(port, message, command="delete-side", symbol=symbol, side=side)
 
 
 @ctl.command(epilog='Example: pregao exchange ctl news "Material fact" --symbol PETR4')
@@ -202,30 +314,143 @@ def news(
     _done(port, "published", command="news", headline=headline, text=text, symbol=symbol)
 
 
-@ctl.command(epilog="Example: pregao exchange ctl band PETR4 --low 30 --high 42")
+@ctl.command(
+    epilog="Examples:\n\npregao exchange ctl band PETR4 --low 30 --high 42\n\n"
+    "pregao exchange ctl band PETR4 --kind AUCTION_LIMITS --limits PERCENTAGE --low -5 --high 5 "
+    "--midpoint LAST_TRADED_PRICE"
+)
 def band(
     symbol: Symbol,
     low: Annotated[str | None, typer.Option(help="Lowest accepted price.")] = None,
     high: Annotated[str | None, typer.Option(help="Highest accepted price.")] = None,
-    kind: Annotated[str, typer.Option(help="Type of the band.")] = "REJECTION_BAND",
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="Type of the band: HARD_LIMIT, AUCTION_LIMITS, REJECTION_BAND or STATIC_LIMITS."
+        ),
+    ] = "REJECTION_BAND",
+    limits: Annotated[
+        str,
+        typer.Option(
+            help="Unit of the limits: PRICE_UNIT, or PERCENTAGE of the midpoint (rejection bands "
+            "and auction limits)."
+        ),
+    ] = "PRICE_UNIT",
+    midpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="Midpoint of a percentage: LAST_TRADED_PRICE, COMPLEMENTARY_LAST_PRICE or "
+            "THEORETICAL_PRICE."
+        ),
+    ] = None,
     port: Port = _PORT,
 ) -> None:
-    """Set a price band of an instrument; an omitted limit is open."""
-    _done(port, "set", command="band", symbol=symbol, low=low, high=high, kind=kind.upper())
+    """Set a price band of an instrument; it needs both limits."""
+    request = {"low": low, "high": high, "kind": kind, "limits": limits, "midpoint": midpoint}
+    _done(port, "set", command="band", symbol=symbol, **request)
 
 
-@ctl.command(epilog="Example: pregao exchange ctl protect 1 85 1000 PETR4 VALE3 --executions 50")
+@ctl.command(epilog="Example: pregao exchange ctl reference PETR4 36.50")
+def reference(symbol: Symbol, price: Price, port: Port = _PORT) -> None:
+    """Set the reference price of an instrument; economic indicators publish it."""
+    _done(port, "set", command="reference", symbol=symbol, price=price)
+
+
+@ctl.command(
+    "quantity-band", epilog="Example: pregao exchange ctl quantity-band PETR4 --maximum 1000000"
+)
+def quantity_band(
+    symbol: Symbol,
+    maximum: Annotated[
+        int | None, typer.Option(help="Maximum quantity of an order (default: no limit).")
+    ] = None,
+    average: Annotated[
+        int | None, typer.Option(help="Average quantity traded in a day, for publication.")
+    ] = None,
+    port: Port = _PORT,
+) -> None:
+    """Set the quantity band of an instrument that is not a derivative."""
+    request = {"symbol": symbol, "maximum": maximum, "average": average}
+    _done(port, "set", command="quantity-band", **request)
+
+
+@ctl.command(
+    epilog="Example: pregao exchange ctl settlement DOLM26 5012.5 --flag DAILY --kind UPDATED"
+)
+def settlement(
+    symbol: Symbol,
+    price: Price,
+    flag: Annotated[
+        str,
+        typer.Option(
+            help="Day of the price: DAILY, SESSION, EXPECTED_ENTRY, "
+            "ENTRY_FROM_PREVIOUS_BUSINESS_DAY or THEORETICAL_PRICE."
+        ),
+    ] = "DAILY",
+    kind: Annotated[str, typer.Option(help="FINAL, THEORETICAL or UPDATED.")] = "FINAL",
+    price_type: Annotated[
+        str | None,
+        typer.Option(
+            help="Unit: PERCENTAGE, PU or FIXED_AMOUNT (default: that of the instrument)."
+        ),
+    ] = None,
+    port: Port = _PORT,
+) -> None:
+    """Publish a settlement price; a later one with the same flag replaces it."""
+    request = {"price": price, "flag": flag, "kind": kind, "price_type": price_type}
+    _done(port, "published", command="settlement", symbol=symbol, **request)
+
+
+@ctl.command(epilog="Example: pregao exchange ctl closing PETR4 36.50 --previous")
+def closing(
+    symbol: Symbol,
+    price: Price,
+    previous: Annotated[
+        bool, typer.Option("--previous", help="It is the price of the previous business day.")
+    ] = False,
+    last_trade: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Day on which it last traded.")
+    ] = None,
+    port: Port = _PORT,
+) -> None:
+    """Publish a closing price; net changes are relative to that of the previous day."""
+    request = {"price": price, "previous": previous, "last_trade": last_trade}
+    _done(port, "published", command="closing", symbol=symbol, **request)
+
+
+@ctl.command("open-interest", epilog="Example: pregao exchange ctl open-interest DOLM26 125000")
+def open_interest(
+    symbol: Symbol,
+    quantity: Annotated[int, typer.Argument(metavar="QUANTITY", help="Number of contracts.")],
+    port: Port = _PORT,
+) -> None:
+    """Publish the number of open contracts."""
+    _done(port, "published", command="open-interest", symbol=symbol, quantity=quantity)
+
+
+@ctl.command(
+    epilog="Examples:\n\npregao exchange ctl protect 1 85 1000 PETR4 VALE3 --executions 50\n\n"
+    "pregao exchange ctl protect 1 85 1000 PETR4=both VALE3=options/both --delta 600"
+)
 def protect(
     number: Annotated[int, typer.Argument(metavar="ID", help="ID of the protection.")],
     firm: Annotated[int, typer.Argument(metavar="FIRM")],
     account: Annotated[int, typer.Argument(metavar="ACCOUNT")],
     watch: Annotated[
-        list[str], typer.Argument(metavar="WATCH...", help="Instruments, or assets of derivatives.")
+        list[str],
+        typer.Argument(
+            metavar="WATCH...",
+            help="Instruments or assets, e.g. PETR4 or PETR4=COUNTS/CANCELS: what counts and what "
+            "is canceled, each instrument, options or both (default: both).",
+        ),
     ],
     fills: Annotated[int | None, typer.Option(help="Maximum filled orders.")] = None,
     executions: Annotated[int | None, typer.Option(help="Maximum executions.")] = None,
     quantity: Annotated[int | None, typer.Option(help="Maximum traded quantity.")] = None,
     net: Annotated[int | None, typer.Option(help="Maximum net quantity.")] = None,
+    delta: Annotated[
+        str | None, typer.Option(help="Maximum net quantity times delta, e.g. 600.")
+    ] = None,
     interval: Annotated[str, typer.Option(help="Time window of the limits, e.g. 15s.")] = "15s",
     good_till: Annotated[bool, typer.Option(help="Also cancel good-till orders.")] = False,
     stops: Annotated[bool, typer.Option(help="Also cancel stop orders.")] = False,
@@ -242,16 +467,45 @@ def protect(
         id=number,
         firm=firm,
         account=account,
-        watch=watch,
+        **_watched(watch),
         new_order_fills=fills,
         executions=executions,
         traded_quantity=quantity,
         net_quantity=net,
+        delta=_deltas(delta),
         interval_ms=parse_span(interval, "--interval") // MILLISECOND,
         cancels_good_till=good_till,
         cancels_stops=stops,
         cancels_at_close=at_close,
     )
+
+
+def _watched(names: list[str]) -> dict[str, Any]:
+    """Return what a protection watches; names with scopes are tables."""
+    if not any("=" in name for name in names):
+        return {"watch": names}
+    tables = []
+    for each in names:
+        name, _, scopes = each.partition("=")
+        counts, _, cancels = scopes.partition("/")
+        counts = counts or "both"
+        tables.append({"watch": name, "counts": counts, "cancels": cancels or counts})
+    return {"references": tables}
+
+
+def _deltas(text: str | None) -> int | None:
+    """Return a limit of deltas as the request has it: an integer of 1e-4."""
+    if text is None:
+        return None
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        scaled = Decimal(text).scaleb(4)
+        if scaled == int(scaled):
+            return int(scaled)
+    except (InvalidOperation, OverflowError, ValueError):
+        pass
+    raise UsageError(f"--delta must be a number with at most four decimals, was {text!r}.")
 
 
 @ctl.command(epilog="Example: pregao exchange ctl unprotect 1")
@@ -261,6 +515,29 @@ def unprotect(
 ) -> None:
     """Remove a protection of an account."""
     _done(port, f"protection {number} removed", command="unprotect", id=number)
+
+
+@ctl.command(epilog="Example: pregao exchange ctl delta PETRR360 -- -0.45")
+def delta(
+    symbol: Symbol,
+    value: Annotated[
+        str, typer.Argument(metavar="DELTA", help="Fraction or percent, negative for puts.")
+    ],
+    port: Port = _PORT,
+) -> None:
+    """Set the delta with which protections count an instrument; it is 1 if it was never set."""
+    _done(port, "set", command="delta", symbol=symbol, delta=value)
+
+
+@ctl.command(epilog="Example: pregao exchange ctl blacklist PETR4")
+def blacklist(
+    symbol: Symbol,
+    remove: Annotated[bool, typer.Option("--remove", help="Allow the instrument again.")] = False,
+    port: Port = _PORT,
+) -> None:
+    """Forbid an instrument as a leg of new user-defined spreads."""
+    message = f"{symbol} {'can' if remove else 'cannot'} be a leg of user-defined spreads"
+    _done(port, message, command="blacklist", symbol=symbol, remove=remove)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl pair PETR3 PETR4")
@@ -335,9 +612,21 @@ def remove(symbol: Symbol, port: Port = _PORT) -> None:
 
 
 @ctl.command(epilog="Example: pregao exchange ctl reset 51")
-def reset(channel: Annotated[int, typer.Argument(metavar="CHANNEL")], port: Port = _PORT) -> None:
+def reset(channel: Channel, port: Port = _PORT) -> None:
     """Send a ChannelReset and republish all books of a channel."""
     _done(port, f"channel {channel} republished", command="reset", channel=channel)
+
+
+@ctl.command("reset-book", epilog="Example: pregao exchange ctl reset-book PETR4")
+def reset_book(symbol: Symbol, port: Port = _PORT) -> None:
+    """Send an EmptyBook and republish the book of an instrument."""
+    _done(port, f"book of {symbol} republished", command="reset-book", symbol=symbol)
+
+
+@ctl.command("reset-stream", epilog="Example: pregao exchange ctl reset-stream 51")
+def reset_stream(channel: Channel, port: Port = _PORT) -> None:
+    """Send a SequenceReset, restart the incremental stream and republish all books of a channel."""
+    _done(port, f"stream of channel {channel} restarted", command="reset-stream", channel=channel)
 
 
 @ctl.command("end-day", epilog="Example: pregao exchange ctl end-day")

@@ -37,6 +37,7 @@ from pregao.exchange.engine.orders.protected_mode import protect
 from pregao.exchange.engine.orders.stop_orders import enter_triggered
 from pregao.exchange.engine.phases import auction_close, trading_day, trading_phases
 from pregao.exchange.engine.phases.auction_close import extend_auctions, join_pairs
+from pregao.exchange.engine.phases.trading_phases import release_spreads
 from pregao.exchange.engine.products import (
     blocking,
     exercise,
@@ -69,6 +70,8 @@ def settle(market: Market, now_ns: int) -> None:
             refresh_implied(market, now_ns)
         elif market.triggered:
             enter_triggered(market, now_ns)
+        elif market.held and release_spreads(market, now_ns):
+            market.touched.update(market.implied_of)
         else:
             market.follows = False
             return
@@ -116,6 +119,7 @@ _HANDLERS: dict[type, _Handler] = {
     operations_commands.SetProtection: protected_mode.set_protection,
     operations_commands.RemoveProtection: protected_mode.remove_protection,
     operations_commands.SetDelta: protected_mode.set_delta,
+    operations_commands.SetBlacklisted: user_defined_spreads.set_blacklisted,
     operations_commands.SetGroupPhase: trading_phases.set_group_phase,
     operations_commands.SetSecurityStatus: trading_phases.set_security_status,
     operations_commands.PairAuctions: auction_close.pair_auctions,
@@ -251,7 +255,7 @@ class MatchingEngine:
             raise
         if market.implied_of:
             _touch(market, command)
-        if market.follows:
+        if market.follows or market.held:
             settle(market, now_ns)
         return outcome
 

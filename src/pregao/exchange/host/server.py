@@ -6,9 +6,10 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +55,8 @@ class ExchangeServer:
         self._lines: dict[GatewayConnection, GatewayTransport] = {}
         self._planned = False
         self._servers: list[asyncio.Server] = []
-        self._plan: list[tuple[int, SetGroupPhase]] = []
+        self._plan: list[tuple[int, Mapping[str, Any]]] = []
+        """Control requests of the schedule that are still to come, with their times."""
         self._tick: asyncio.TimerHandle | None = None
         self._tap = None if capture is None else capture(settings)
         self._http: HttpServer | None = None
@@ -161,7 +163,15 @@ class ExchangeServer:
                     latest[command.group] = command
             for command in latest.values():
                 host.control(phase_request(command), now_ns)
-            self._plan = [each for each in planned if each[0] > now_ns]
+            operations = settings.schedule.requests(host.engine.trade_date)
+            for when, request in operations:
+                if last_ns < when <= now_ns:
+                    self._planned_request(request, now_ns)
+            timed = [(when, phase_request(command)) for when, command in planned]
+            # At one time, a group changes its phase before operations take place.
+            self._plan = sorted(
+                (each for each in (*timed, *operations) if each[0] > now_ns), key=itemgetter(0)
+            )
 
     async def _listen(self, gateway: int, address: Address) -> None:
         gate = GatewayListener(
@@ -309,7 +319,7 @@ class ExchangeServer:
         host, data = self.host, self._market_data
         try:
             while self._plan and self._plan[0][0] <= now:
-                self._planned_phase(self._plan.pop(0)[1], now)
+                self._planned_request(self._plan.pop(0)[1], now)
                 self.touch()
             due = host.next_due_ns
             if due is not None and due <= now:
@@ -328,12 +338,13 @@ class ExchangeServer:
         delay = max(0.001, (following - self._clock()) / SECOND)
         self._tick = self._loop.call_later(delay, self._on_tick)
 
-    def _planned_phase(self, command: SetGroupPhase, now_ns: int) -> None:
-        """Apply a scheduled change of phase."""
+    def _planned_request(self, request: Mapping[str, Any], now_ns: int) -> None:
+        """Apply a scheduled change of phase or operation."""
         try:
-            self.host.control(phase_request(command), now_ns)
+            self.host.control(request, now_ns)
         except UsageError as error:
-            self.host.faults.note(f"scheduled phase {command.phase.name}", error)
+            what = request.get("phase") or request.get("symbol") or ""
+            self.host.faults.note(f"scheduled {request['command']} {what}".rstrip(), error)
 
     def _due(self, data: MarketData, now_ns: int) -> list[OutgoingPacket]:
         """Return the packets that are due; a feed that fails restarts in the next iteration."""
@@ -385,6 +396,10 @@ class ExchangeServer:
             "orders": len(host.engine.market.orders),
             "connections": len(self._lines),
             "phases": phases,
+            "blacklist": sorted(
+                host.engine.market.listings[each].instrument.symbol
+                for each in host.engine.market.no_legs & host.engine.market.listings.keys()
+            ),
             "give_ups": [
                 {"id": number, **each._asdict()}
                 for number, each in host.engine.market.give_ups.items()

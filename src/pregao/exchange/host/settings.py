@@ -38,6 +38,7 @@ from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_aucti
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue, load_catalogue
 from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.schedule import Schedule, default_schedule, load_schedule
+from pregao.exchange.host.admin.control_requests import parse_request
 from pregao.exchange.host.gateway.pre_trade import RiskDelay
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace
@@ -272,11 +273,25 @@ def parse_settings(
         reading.fail("phases", f"must be {_OPEN!r} or {_SCHEDULED!r}, was {phases!r:.80}")
     if phases == _SCHEDULED:
         if "schedule" in data:
-            schedule = load_schedule(folder / reading.text("", data, "schedule"))
+            schedule_file = folder / reading.text("", data, "schedule")
+            schedule = load_schedule(schedule_file)
+            check_operations(schedule, str(schedule_file))
         else:
             schedule = default_schedule(settings.instruments)
         settings = replace(settings, schedule=schedule)
     return settings
+
+
+def check_operations(schedule: Schedule, source: str) -> None:
+    """Check the operations of a schedule as control requests; raise UsageError if one is none."""
+    for number, operation in enumerate(schedule.operations, 1):
+        where = f"{source}: operation {number}"
+        try:
+            name, _ = parse_request(operation.request)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}.") from None
+        if name == "day":
+            raise UsageError(f"{where}: a schedule is of one day: it cannot start another.")
 
 
 def _rules(reading: _Reading, gateway: Mapping[str, Any]) -> GatewaySettings:

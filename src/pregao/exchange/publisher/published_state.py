@@ -296,7 +296,10 @@ class PublishedChannel:
             instrument.follow(phase.phase)
 
     def shown_status(self, instrument: PublishedInstrument) -> SecurityStatus | None:
-        """Return the status that snapshots publish; the group's phase if it has no own status."""
+        """Return the status that snapshots publish: always with an event (001 §9.2.3).
+
+        Without an own status it is null, with the event of an instrument that follows its group.
+        """
         own = instrument.own_status
         if own is not None:
             return SecurityStatus(
@@ -315,7 +318,7 @@ class PublishedChannel:
             instrument.security_id,
             phase.trading_session,
             None,
-            None,
+            _REJOINS,
             phase.trade_date,
             phase.open_time_ns,
             phase.transact_time_ns,

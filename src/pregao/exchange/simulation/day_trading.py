@@ -103,8 +103,15 @@ class DayTrading:
             seed=settings.seed,
             auction_rules=shortened(profile.auction_ends, day),
             keeps_numbers=has_positions(settings.schema_version),
+            implied_orders=True,
         )
         market = self._market = self.engine.market
+        self._routed = all(
+            leg.listing.instrument.channel == spread.listing.instrument.channel
+            for spread in market.spreads.values()
+            for leg in spread.legs
+        )
+        """Whether the events of a request concern only the channel of its instrument."""
         curve = day_curve(day.phases, profile.activity.day, profile.activity.auction)
         # In a run of seconds, a burst of ordinary length would fill the run.
         longest_ms = settings.duration_ns / MILLISECOND / _BURSTS_PER_RUN
@@ -133,7 +140,7 @@ class DayTrading:
         self._timeline: list[tuple[int, int, Callable[[], None]]] = []
         self._check_in = 0
         self._done = False
-        self._audience: TradingListener
+        self._listener: TradingListener
         self._plan(sorted({instrument.channel for instrument in instruments}))
 
     def _mean(self, seconds: float) -> float:
@@ -192,7 +199,7 @@ class DayTrading:
 
     def run(self, audience: TradingListener) -> TradingTotals:
         """Run the day and pass its events to the audience."""
-        self._audience = audience
+        self._listener = audience
         audience.begin(self.clock.now_ns)
         self._apply(StartDay(self.settings.trade_date))
         for command in self.operations.opening():
@@ -212,8 +219,9 @@ class DayTrading:
             engine.apply,
             pace.next_ns,
             self.crowd.next,
-            self._audience.publish,
+            self._listener.publish,
         )
+        routed = self._routed
         delays, drawn = self._delays, self._delay_draws.random
         agenda = self.crowd.agenda
         orders, last_sent = 0, self._sent_ns
@@ -249,7 +257,7 @@ class DayTrading:
             if sent < last_sent:
                 sent = last_sent
             last_sent = sent
-            publish(units, sent, command.security_id)
+            publish(units, sent, command.security_id if routed else None)
             self._check_in -= 1
             if self._check_in < 0 and self._has_enough():
                 self.clock.advance_to(now)
@@ -263,7 +271,7 @@ class DayTrading:
         if wanted is None:
             self._check_in = 1 << 30
             return False
-        left = wanted - self._audience.messages()
+        left = wanted - self._listener.messages()
         self._check_in = left // 32
         self._done = left <= 0
         return self._done
@@ -283,7 +291,7 @@ class DayTrading:
         now = self.clock.now_ns
         units = self.engine.apply(command, now).market
         self._sent_ns = max(self._sent_ns, now)
-        self._audience.publish(units, self._sent_ns)
+        self._listener.publish(units, self._sent_ns)
 
     def _close(self) -> None:
         """Publish the data that follows the close."""
@@ -295,7 +303,7 @@ class DayTrading:
         settings, now = self.settings, self.clock.now_ns
         done = (now - self.day.start_ns) / settings.duration_ns
         if settings.messages is not None:
-            messages = self._audience.messages()
+            messages = self._listener.messages()
             done = max(done, min(messages / settings.messages, 1.0))
             if settings.rate is None and self._orders >= _WARM_UP_ORDERS:
                 left = settings.messages * _MARGIN - messages
@@ -303,10 +311,10 @@ class DayTrading:
                 if left > 0 and seconds > 0:
                     mean = left * self._orders / messages / seconds
                     self.pace.set_mean(min(mean, MAX_RATE))
-        self._audience.progress(done)
+        self._listener.progress(done)
 
     def _report_books(self, final: bool) -> None:
         """Report the state of every instrument to the audience."""
         now = self.clock.now_ns
         for listing in self._market.listings.values():
-            self._audience.book(truth_book(listing, now, final))
+            self._listener.book(truth_book(listing, now, final))

@@ -13,7 +13,7 @@ from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation.network_faults import STREAMS, FaultRates
 
-SCHEMA_VERSIONS = (7, 8, 9, 10, 15, 16)
+SCHEMA_VERSIONS = (7, 8, 9, 10, 15, 16, 17)
 """Schema versions of the binary feed that can be written."""
 TRADE_DATE = date(2026, 5, 21)
 """Default trade date; fixed, so that the same command gives the same bytes."""

@@ -80,12 +80,16 @@ class DayPublisher:
             self._opened = opened.pop_all()
         self._routes: dict[int, tuple[ChannelPublisher, ChannelCaptures]] = {}
         for instrument in instruments:
-            self.truth.know(instrument)
-            number = instrument.channel
-            self._routes[instrument.security_id] = (
-                publisher.channels[number],
-                self.captures[number],
-            )
+            self._know(instrument)
+
+    def _know(self, instrument: Instrument) -> None:
+        """Note the channel of an instrument, and its symbol in the truth."""
+        self.truth.know(instrument)
+        number = instrument.channel
+        self._routes[instrument.security_id] = (
+            self._publisher.channels[number],
+            self.captures[number],
+        )
 
     def begin(self, now_ns: int) -> None:
         """Publish the start of the system."""
@@ -112,7 +116,7 @@ class DayPublisher:
         for unit in units:
             for item in unit.items:
                 if isinstance(item, SecurityDefinition):
-                    self.truth.know(item.instrument)
+                    self._know(item.instrument)
         self._send(self._publisher.publish(units, now_ns))
         self.truth.publish(units)
 

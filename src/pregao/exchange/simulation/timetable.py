@@ -83,6 +83,11 @@ def plan_day(
             raise UsageError(
                 f"schedule: no entries for security group {group!r} and no default: add one of them"
             )
+    if schedule.operations:
+        raise UsageError(
+            "schedule: operations are commands of a running exchange, which a simulation does not "
+            "run: remove [[operation]]"
+        )
     planned = schedule.commands(groups, trade_date)
     # An index is listed and published, but takes no orders.
     traded = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
+from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import EngineOrder
+from pregao.exchange.engine.matching.self_trade_prevention import investor_number
 from pregao.exchange.engine.model.commands import (
     CancelOrder,
     CrossSide,
@@ -15,7 +17,14 @@ from pregao.exchange.engine.model.commands import (
     NewCross,
     NewOrder,
 )
-from pregao.exchange.engine.model.enums import OrderSide, OrdType, TimeInForce, TradingStatus
+from pregao.exchange.engine.model.enums import (
+    OrderSide,
+    OrdType,
+    RoutingInstruction,
+    SelfTradePreventionInstruction,
+    TimeInForce,
+    TradingStatus,
+)
 from pregao.exchange.traders.crowd_instrument import TABLE, CrowdInstrument, RandomTables
 from pregao.exchange.traders.profiles import Profile
 
@@ -31,6 +40,10 @@ _FOK = TimeInForce.FILL_OR_KILL
 _GTC = TimeInForce.GOOD_TILL_CANCEL
 _MOA = TimeInForce.GOOD_FOR_AUCTION
 _MOC = TimeInForce.AT_THE_CLOSE
+_RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
+_UNROUTED = RoutingInstruction.NONE
+_UNPREVENTED = SelfTradePreventionInstruction.NONE
+_PREVENTIONS = tuple(SelfTradePreventionInstruction)
 
 CrowdCommand = NewOrder | ModifyOrder | CancelOrder | MassCancel | NewCross
 """Any request of a member."""
@@ -45,6 +58,28 @@ _TRIES = 6
 """Maximum number of order IDs tried to find an order that still rests."""
 _QUEUE_NS = 60_000
 """Maximum time between the receipt of an order and its processing."""
+_SPREAD_ORDERS = 6
+"""Target number of resting orders per side of a user-defined spread."""
+_MAX_WAITING = 12
+"""Maximum number of stop and hidden orders of an instrument; the oldest is canceled then."""
+_INVESTORS = tuple(investor_number(200 + number, 1_000 + number) for number in range(16))
+"""Investors that some of the orders name."""
+
+
+class CrowdSpread:
+    """Traders of a user-defined spread of two instruments: one is bought, the other sold."""
+
+    __slots__ = ("bought", "instrument", "sold")
+
+    def __init__(self, listing: Listing, bought: CrowdInstrument, sold: CrowdInstrument) -> None:
+        self.instrument = CrowdInstrument(listing, _SPREAD_ORDERS, 1.0)
+        self.bought, self.sold = bought, sold
+
+    def follow_legs(self) -> CrowdInstrument:
+        """Set the fair value from those of the legs, and return the instrument."""
+        instrument = self.instrument
+        instrument.fair = instrument.anchor = self.bought.fair - self.sold.fair
+        return instrument
 
 
 class CrowdSessions:
@@ -80,6 +115,8 @@ class TradingContext:
         self.take = _Choice(profile.take)
         self.anonymous = 1 - profile.members.shown
         """Share of the orders without a published firm."""
+        self.spreads: list[CrowdSpread] = []
+        """User-defined spreads listed so far."""
 
     def pick(self, table: list[int]) -> int:
         """Return a random entry of a table."""
@@ -98,7 +135,7 @@ class TradingContext:
         live = instrument.live
         random = self.random
         count = self.sessions.count
-        security_id = instrument.security_id
+        segment = instrument.listing.segment
         by_client = self.by_client
         size = len(live)
         for _ in range(_TRIES):
@@ -108,7 +145,7 @@ class TradingContext:
             index = size - 1 - int(size * draw * draw)
             cl_ord_id = live[index]
             # Inlined ``session_of``.
-            order = by_client.get((cl_ord_id % count + 1, security_id, cl_ord_id))
+            order = by_client.get((cl_ord_id % count + 1, segment, cl_ord_id))
             if order is not None:
                 if not keep:
                     del live[index]
@@ -121,11 +158,11 @@ class TradingContext:
         """Drop the ClOrdIDs of ended orders once they are many."""
         if len(instrument.live) > 64 + 3 * instrument.resting():
             session_of = self.sessions.session_of
-            security_id = instrument.security_id
+            segment = instrument.listing.segment
             instrument.live = [
                 cl_ord_id
                 for cl_ord_id in instrument.live
-                if (session_of(cl_ord_id), security_id, cl_ord_id) in self.by_client
+                if (session_of(cl_ord_id), segment, cl_ord_id) in self.by_client
             ]
 
 
@@ -505,6 +542,178 @@ def _unpriced(
     return new(floor, instrument, now_ns, side, quantity, None, _MARKET, time_in_force)
 
 
+# --- Orders that wait, hide or name more than a price ---
+
+
+def _special(
+    floor: TradingContext,
+    instrument: CrowdInstrument,
+    now_ns: int,
+    index: int,
+    side: OrderSide,
+    price: int | None,
+    ord_type: OrdType = _LIMIT,
+    time_in_force: TimeInForce = _DAY,
+    *,
+    stop_px: int | None = None,
+    investor_id: int = 0,
+    prevention: SelfTradePreventionInstruction = _UNPREVENTED,
+    routing: RoutingInstruction = _UNROUTED,
+) -> NewOrder:
+    """Return a new order of a session; in the book it is one of the instrument's orders."""
+    sessions = floor.sessions
+    cl_ord_id = sessions.new_id(index)
+    in_book = stop_px is None and ord_type == _LIMIT
+    (instrument.live if in_book else instrument.waiting).append(cl_ord_id)
+    return NewOrder(
+        index + 1,
+        sessions.firms[index],
+        cl_ord_id,
+        instrument.security_id,
+        side,
+        instrument.quantity(floor.pick(floor.tables.lots)),
+        price,
+        ord_type,
+        time_in_force,
+        0,
+        0,
+        stop_px,
+        None,
+        0,
+        investor_id,
+        0,
+        now_ns - int(floor.random() * _QUEUE_NS),
+        prevention,
+        routing,
+    )
+
+
+def _oldest_waiting(floor: TradingContext, instrument: CrowdInstrument) -> CancelOrder | None:
+    """Return the cancellation of the oldest waiting order if there are many, else None."""
+    waiting = instrument.waiting
+    while len(waiting) >= _MAX_WAITING:
+        cl_ord_id = waiting.pop(0)
+        session = floor.sessions.session_of(cl_ord_id)
+        order = floor.by_client.get((session, instrument.security_id, cl_ord_id))
+        if order is not None:
+            return withdrawal(floor, instrument, order)
+    return None
+
+
+def stop(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+    """Enter a stop order a few ticks beyond the best price of its side."""
+    if (withdrawn := _oldest_waiting(floor, instrument)) is not None:
+        return withdrawn
+    bid, offer = instrument.best_bid(), instrument.best_offer()
+    if bid is None or offer is None:
+        return quote(floor, instrument, now_ns)
+    buy, listing = floor.random() < 0.5, instrument.listing
+    distance = 1 + floor.pick(floor.tables.near)
+    ticks = offer + distance if buy else max(bid - distance, instrument.least)
+    tick = instrument.tick
+    limit = (ticks + 2 if buy else max(ticks - 2, instrument.least)) * tick
+    ord_type = OrdType.STOP_LIMIT
+    price: int | None = limit
+    if instrument.unpriced and floor.random() < 0.5:
+        ord_type, price = OrdType.STOP_LOSS, None
+    elif not listing.reject_low <= limit <= listing.reject_high:
+        return quote(floor, instrument, now_ns)
+    return _special(
+        floor,
+        instrument,
+        now_ns,
+        floor.someone(),
+        _BUY if buy else _SELL,
+        price,
+        ord_type,
+        stop_px=ticks * tick,
+    )
+
+
+def provide(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+    """Enter an order of a retail liquidity provider."""
+    if instrument.listing.fixed_income:
+        return quote(floor, instrument, now_ns)
+    if (withdrawn := _oldest_waiting(floor, instrument)) is not None:
+        return withdrawn
+    instrument.provider = index = floor.someone()
+    side = _BUY if floor.random() < 0.5 else _SELL
+    return _special(floor, instrument, now_ns, index, side, None, OrdType.RLP)
+
+
+def retail(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+    """Take the best price as a retail customer of the firm that provided liquidity last."""
+    bid, offer = instrument.best_bid(), instrument.best_offer()
+    if instrument.provider < 0 or bid is None or offer is None:
+        return provide(floor, instrument, now_ns)
+    buy = floor.random() < 0.5
+    return _special(
+        floor,
+        instrument,
+        now_ns,
+        instrument.provider,
+        _BUY if buy else _SELL,
+        (offer if buy else bid) * instrument.tick,
+        routing=_RETAIL,
+    )
+
+
+def pegged(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+    """Enter an order pegged to the midpoint."""
+    if not instrument.unpriced or instrument.listing.fixed_income:
+        return quote(floor, instrument, now_ns)
+    if (withdrawn := _oldest_waiting(floor, instrument)) is not None:
+        return withdrawn
+    side = _BUY if floor.random() < 0.5 else _SELL
+    return _special(floor, instrument, now_ns, floor.someone(), side, None, OrdType.PEGGED_MIDPOINT)
+
+
+def investor(
+    floor: TradingContext, instrument: CrowdInstrument, now_ns: int
+) -> CrowdCommand | None:
+    """Enter an order that names its investor: at the best price, or against the investor's own."""
+    bid, offer = instrument.best_bid(), instrument.best_offer()
+    if bid is None or offer is None:
+        return quote(floor, instrument, now_ns)
+    buy = floor.random() < 0.5
+    listing = instrument.listing
+    ticks = offer if buy else bid
+    level = (listing.offers if buy else listing.bids).levels[
+        (-ticks if buy else ticks) * instrument.tick
+    ]
+    head = level.head
+    assert head is not None
+    name = head.investor_id
+    if not name:
+        name = _INVESTORS[int(floor.random() * len(_INVESTORS))]
+        ticks = bid if buy else offer
+    return _special(
+        floor,
+        instrument,
+        now_ns,
+        floor.someone(),
+        _BUY if buy else _SELL,
+        ticks * instrument.tick,
+        investor_id=name,
+        prevention=_PREVENTIONS[int(floor.random() * len(_PREVENTIONS))],
+    )
+
+
+def user_spread(
+    floor: TradingContext, instrument: CrowdInstrument, now_ns: int
+) -> CrowdCommand | None:
+    """Act on a user-defined spread, if one is listed and open."""
+    spreads = floor.spreads
+    if not spreads:
+        return quote(floor, instrument, now_ns)
+    spread = spreads[int(floor.random() * len(spreads))].follow_legs()
+    if spread.listing.status != _OPEN:
+        return quote(floor, instrument, now_ns)
+    if floor.random() < 0.3:
+        return take(floor, spread, now_ns)
+    return quote(floor, spread, now_ns)
+
+
 CrowdAction = Callable[[TradingContext, CrowdInstrument, int], "CrowdCommand | None"]
 """An action of a trader on an instrument at a time."""
 
@@ -520,6 +729,12 @@ OPEN: dict[str, CrowdAction] = {
     "aggress": take,
     "cross": cross,
     "mass_cancel": mass_cancel,
+    "stop": stop,
+    "provide": provide,
+    "retail": retail,
+    "pegged": pegged,
+    "investor": investor,
+    "user_spread": user_spread,
 }
 AUCTION: dict[str, CrowdAction] = {
     "quote": auction_quote,

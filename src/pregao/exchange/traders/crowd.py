@@ -15,6 +15,7 @@ from pregao.exchange.traders.actions import (
     OPEN,
     CrowdAction,
     CrowdCommand,
+    CrowdSpread,
     TradingContext,
     quote,
 )
@@ -152,6 +153,10 @@ class Crowd:
         if request is not None:
             self.agenda.react(now_ns, instrument, self._chooser)
         return request
+
+    def add_spread(self, listing: Listing, bought: CrowdInstrument, sold: CrowdInstrument) -> None:
+        """Trade a user-defined spread from now on."""
+        self._floor.spreads.append(CrowdSpread(listing, bought, sold))
 
     def heat(self, instrument: CrowdInstrument) -> None:
         """Direct the next burst to an instrument that has news."""

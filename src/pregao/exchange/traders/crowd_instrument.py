@@ -46,11 +46,13 @@ class CrowdInstrument:
         "lot",
         "max_lots",
         "offer_gap",
+        "provider",
         "reach",
         "security_id",
         "target",
         "tick",
         "unpriced",
+        "waiting",
     )
 
     def __init__(self, listing: Listing, target: int, half_spread: float) -> None:
@@ -66,6 +68,10 @@ class CrowdInstrument:
         self.offer_gap = math.ceil(half_spread)
         self.live: list[int] = []
         """ClOrdIDs of orders sent, oldest first; some of the orders have ended."""
+        self.waiting: list[int] = []
+        """ClOrdIDs of stop and hidden orders, oldest first; some of them have ended."""
+        self.provider = -1
+        """Session that last provided liquidity to retail customers, or -1."""
         close8 = instrument.previous_close
         if close8 is None:
             self.anchor = 0 if instrument.allows_any_sign else _NO_CLOSE_TICKS

@@ -39,7 +39,7 @@ class MarketMakers:
         """
         floor = self._floor
         order = floor.by_client.get(
-            (floor.sessions.session_of(number), instrument.security_id, number)
+            (floor.sessions.session_of(number), instrument.listing.segment, number)
         )
         if order is None:
             return None, 0

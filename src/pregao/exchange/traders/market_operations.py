@@ -11,10 +11,11 @@ from pregao.clock import SECOND
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.matching.statistics import regular_close
-from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.model.commands import Command, DefineSpread, ProposedLeg
 from pregao.exchange.engine.model.enums import (
     PRICE8_PER_PRICE,
     PRICE_SCALE,
+    RATIO_SCALE,
     NewsSource,
     OpenCloseSettlFlag,
     OrderSide,
@@ -32,7 +33,6 @@ from pregao.exchange.engine.model.operations_commands import (
     BustTrade,
     ChangeInstrument,
     DeleteSide,
-    EnterImplied,
     EnterTrade,
     ExpelOrder,
     PublishNews,
@@ -325,9 +325,8 @@ def _traded(operations: MarketOperations) -> tuple[CrowdInstrument, int] | None:
     instrument = operations.draws.choice(instruments)
     listing = instrument.listing
     trade_id = operations.draws.choice(list(listing.trades)[-50:])
-    trade = listing.trades[trade_id].item
     # A trade of an earlier session no longer counts in the statistics, and is left unchanged.
-    counted = listing.statistics.prices.get(trade.price, 0) >= trade.size
+    counted = trade_id > listing.statistics.after_id
     return (instrument, trade_id) if counted else None
 
 
@@ -452,7 +451,8 @@ def _define(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     if instrument is None:
         return
     template = instrument.listing.instrument
-    security_id = operations._next_security_id = operations._next_security_id + 1
+    security_id = 1 + max(operations._next_security_id, *operations.market.listings)
+    operations._next_security_id = security_id
     new = replace(
         template,
         security_id=security_id,
@@ -488,23 +488,47 @@ def _adjust(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
         yield AdjustLastTrade(listing.security_id, listing.statistics.last, listing.lot)
 
 
-def _implied(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
+def _define_spread(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
+    """Let a member define a spread of two instruments, which the crowd then trades."""
     del now_ns
-    instruments = [
-        d for d in operations.crowd.instruments if d.listing.instrument.implied_market_indicator
-    ]
-    if not instruments:
+    market, draws = operations.market, operations.draws
+    legs = [each for each in operations.instruments() if _is_leg(each)]
+    if not legs:
         return
-    instrument = operations.draws.choice(instruments)
-    buy = operations.draws.random() < 0.5
-    price = instrument.passive(buy, operations.draws.randint(0, 5))
-    if price is not None and instrument.listing.status == TradingStatus.OPEN:
-        yield EnterImplied(
-            instrument.security_id,
-            OrderSide.BUY if buy else OrderSide.SELL,
-            price,
-            instrument.lot * operations.draws.randint(1, 20),
-        )
+    first = draws.choice(legs)
+    if not (others := [each for each in legs if _fit(first, each)]):
+        return
+    second = draws.choice(others)
+    known = len(market.user_spreads)
+    sides = (OrderSide.BUY, OrderSide.SELL)
+    yield DefineSpread(
+        1 + int(draws.random() * len(operations.crowd.firms)),
+        next(operations._number),
+        tuple(
+            ProposedLeg(leg.listing.instrument.symbol, side, RATIO_SCALE)
+            for leg, side in zip((first, second), sides, strict=True)
+        ),
+    )
+    # The same strategy may be listed already, or its opposite.
+    if len(market.user_spreads) > known:
+        listing = market.listings[next(reversed(market.user_spreads))]
+        operations.crowd.add_spread(listing, first, second)
+
+
+def _is_leg(instrument: CrowdInstrument) -> bool:
+    """Whether an instrument can be a leg of a user-defined spread."""
+    listing = instrument.listing
+    return not listing.instrument.legs and listing.reference_price() is not None
+
+
+def _fit(first: CrowdInstrument, second: CrowdInstrument) -> bool:
+    """Whether two possible legs can be legs of one spread."""
+    ours, theirs = first.listing.instrument, second.listing.instrument
+    return (
+        first is not second
+        and ours.channel == theirs.channel
+        and ours.min_price_increment == theirs.min_price_increment
+    )
 
 
 _ACTS: dict[str, _Act] = {
@@ -518,7 +542,7 @@ _ACTS: dict[str, _Act] = {
     "reset_book": _reset_book,
     "list_instrument": _define,
     "adjust": _adjust,
-    "implied": _implied,
+    "define_spread": _define_spread,
     "bands": _resend_bands,
     "shock": _shock,
 }

@@ -26,6 +26,12 @@ OPEN_ACTIONS = (
     "aggress",
     "cross",
     "mass_cancel",
+    "stop",
+    "provide",
+    "retail",
+    "pegged",
+    "investor",
+    "user_spread",
 )
 """Actions of traders in continuous trading."""
 AUCTION_ACTIONS = ("quote", "at_the_auction", "at_the_close", "cancel", "reduce", "requote")
@@ -43,7 +49,7 @@ OPERATIONS = (
     "reset_book",
     "list_instrument",
     "adjust",
-    "implied",
+    "define_spread",
     "bands",
 )
 """Market operations during the day."""
@@ -346,6 +352,7 @@ def _quantities(section: _Section) -> Quantities:
 
 def _operations(section: _Section) -> dict[str, int]:
     operations = {name: section.count(name, default=0) for name in OPERATIONS}
+    section.count("implied", default=0)  # of earlier versions: implied orders are derived now
     section.done()
     return operations
 

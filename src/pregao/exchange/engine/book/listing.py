@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pregao.exchange.engine.book.order_book import BookSide, EngineOrder
 from pregao.exchange.engine.book.pending_orders import PendingOrders
@@ -22,6 +22,9 @@ from pregao.exchange.engine.model.instruments import (
     Product,
     SecurityType,
 )
+
+if TYPE_CHECKING:
+    from pregao.exchange.engine.products.implied_spreads import Spread
 
 NO_LIMIT = 1 << 62
 """A price that no order reaches."""
@@ -50,6 +53,7 @@ class TradeParty(NamedTuple):
     secondary_order_id: int
     quantity: int
     exec_id: int
+    aggressor: bool
 
 
 class TradeRecord(NamedTuple):
@@ -90,6 +94,8 @@ class SessionStatistics:
     __slots__ = (
         "after_id",
         "count",
+        "crossed_notional",
+        "crossed_volume",
         "high",
         "last",
         "low",
@@ -113,17 +119,29 @@ class SessionStatistics:
         self.volume = 0
         self.notional = 0
         self.count = 0
+        self.crossed_volume = 0
+        self.crossed_notional = 0
         self.provided = 0
         """Quantity traded with retail liquidity providers."""
         self.prices: Counter[int] = Counter()
-        """Quantity traded by price, from which high and low are recomputed after a bust."""
+        """Quantity by price of all trades, busted ones too: the range after an amendment."""
 
     def vwap(self) -> int | None:
         """Return the volume-weighted average price, rounded to 1e-4 (half away from zero)."""
-        if not self.volume:
-            return None
-        doubled, sign = (2 * self.notional, 1) if self.notional >= 0 else (-2 * self.notional, -1)
-        return sign * ((doubled + self.volume) // (2 * self.volume))
+        return _average(self.notional, self.volume)
+
+    def vwap_without_crosses(self) -> int | None:
+        """Return the average price of all trades but crosses, as the legacy feed has it."""
+        if not self.crossed_volume:
+            return self.vwap()
+        return _average(self.notional - self.crossed_notional, self.volume - self.crossed_volume)
+
+
+def _average(notional: int, volume: int) -> int | None:
+    if not volume:
+        return None
+    doubled, sign = (2 * notional, 1) if notional >= 0 else (-2 * notional, -1)
+    return sign * ((doubled + volume) // (2 * volume))
 
 
 class Listing:
@@ -159,10 +177,12 @@ class Listing:
         "reject_high",
         "reject_low",
         "security_id",
+        "segment",
         "shown",
         "since_ns",
         "statistics",
         "status",
+        "strategy",
         "takes_crosses",
         "takes_orders",
         "theoretical",
@@ -204,6 +224,8 @@ class Listing:
         """Whether its auction is ready to end and waits for its pair's."""
         self.window_ns: int | None = None
         """Time until which it accepts no requests, because its pair was asked to end."""
+        self.strategy: Spread | None = None
+        """Its legs, if it is a user-defined spread: it trades only if they can."""
         self.theoretical: TheoreticalUncrossing | None = None
         self.statistics = SessionStatistics()
         self.last_trade: TradeItem | None = None
@@ -223,6 +245,7 @@ class Listing:
     def define(self, instrument: Instrument) -> None:
         """Set the definition, and precompute the values that every order is checked against."""
         self.instrument = instrument
+        self.segment = instrument.market_segment_id or 0
         self.tick = instrument.tick
         self.lot = instrument.lot
         self.min_qty = instrument.min_order_qty or 1
@@ -265,5 +288,5 @@ class Band(NamedTuple):
 
     limit_type: int
     midpoint: int | None
-    low: int | None
-    high: int | None
+    low: int
+    high: int

@@ -86,6 +86,7 @@ class Market:
         "give_up_links",
         "give_ups",
         "groups",
+        "held",
         "implied_id",
         "implied_of",
         "keeps_numbers",
@@ -134,6 +135,7 @@ class Market:
         self.groups: dict[str, InstrumentGroup] = {}
         self.orders: dict[int, EngineOrder] = {}
         self.by_client: dict[tuple[int, int, int], EngineOrder] = {}
+        """Active orders by session, market segment and ClOrdID."""
         self.order_id = first_order_id - 1
         self.secondary_id = first_order_id - 1
         self.implied_id = FIRST_IMPLIED_ID - 1
@@ -181,6 +183,8 @@ class Market:
         self.implied_of: dict[int, list[Spread]] = {}
         """Spreads with implied orders, by their own security ID and by those of their legs."""
         self.spread_fills: list[SpreadFill] = []
+        self.held: list[Listing] = []
+        """User-defined spreads whose auction has to wait until their legs can trade."""
         self.touched: set[int] = set()
         """Instruments whose book changes may change implied orders."""
         self.follows = False
@@ -273,7 +277,7 @@ class Market:
     def forget(self, order: EngineOrder) -> None:
         """Remove an order from the order indexes: it is no longer in the market."""
         del self.orders[order.order_id]
-        self.by_client.pop((order.session, order.security_id, order.cl_ord_id), None)
+        self.by_client.pop((order.session, order.segment, order.cl_ord_id), None)
 
     def keep_trade(self, listing: Listing, record: TradeRecord) -> None:
         """Keep a trade so that it can be busted; drops the oldest beyond ``trade_memory``."""
@@ -384,6 +388,7 @@ class Market:
                 order.stop_px,
                 mass_action_id,
                 requested_by,
+                not order.waits,
             )
         )
 

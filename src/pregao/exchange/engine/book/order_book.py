@@ -69,11 +69,13 @@ class EngineOrder:
         "routing",
         "secondary_order_id",
         "security_id",
+        "segment",
         "session",
         "side",
         "stop_px",
         "time_in_force",
         "visible",
+        "waits",
     )
 
     def __init__(
@@ -121,7 +123,11 @@ class EngineOrder:
         self.routing = 0
         """Routing instruction, or 0."""
         self.ord_tag_id = 0
+        self.segment = 0
+        """Market segment: with session and ClOrdID it identifies the order to its owner."""
         self.implied = False
+        self.waits = False
+        """Whether it waits to be triggered or for the closing call, and is not yet active."""
         self.key = 0
         self.level: PriceLevel | None = None
         self.previous: EngineOrder | None = None

@@ -17,6 +17,8 @@ from pregao.exchange.engine.model.events import (
 from pregao.records import record
 from pregao.umdf.phases import TradingEvent
 
+_FOLLOWS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+
 
 @record
 class BookEntry:
@@ -62,7 +64,7 @@ def view(market: Market, listing: Listing) -> BookView:
         listing.security_id,
         group.session,
         own,
-        None if own is None else TradingEvent.SECURITY_STATUS_CHANGE,
+        _FOLLOWS if own is None else TradingEvent.SECURITY_STATUS_CHANGE,
         market.trade_day,
         listing.open_time_ns if own is not None else group.open_time_ns,
         group.since_ns if listing.since_ns is None else listing.since_ns,

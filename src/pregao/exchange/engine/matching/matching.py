@@ -37,10 +37,12 @@ class Execution:
         "filled",
         "hidden",
         "last_px",
+        "legs_closed",
         "must_stop",
         "prevented",
         "price",
         "ranks_before",
+        "self_trade",
         "sub_type",
         "trades",
         "updates",
@@ -62,6 +64,8 @@ class Execution:
         """Quantity canceled to prevent self-trades, of resting and incoming orders."""
         self.must_stop = False
         """Whether the incoming order must stop, because it would trade with its own investor."""
+        self.legs_closed = False
+        """Whether the legs of the user-defined spread cannot trade at the next price."""
         self.filled = 0
         """Quantity traded."""
         self.hidden = 0
@@ -69,7 +73,9 @@ class Execution:
         self.last_px = 0
         """Price of the last trade."""
         self.blocked = False
-        """Whether the next trade would leave the auction band."""
+        """Whether the next trade would call an auction: outside its band, or a self-trade."""
+        self.self_trade = False
+        """Whether the next trade would be a self-trade of an illiquid instrument."""
 
 
 def tradable_within(listing: Listing, side: OrderSide, limit_key: int, enough: int) -> int:
@@ -89,6 +95,8 @@ def tradable_within(listing: Listing, side: OrderSide, limit_key: int, enough: i
         if best > listing.auction_high:
             return 0
         limit_key = max(limit_key, listing.auction_low)
+    if listing.strategy is not None:
+        limit_key = listing.strategy.limit_key(side, limit_key)
     return opposite.within(limit_key, enough)
 
 
@@ -118,6 +126,7 @@ def match(
     low, high = listing.auction_low, listing.auction_high
     trades, updates = execution.trades, execution.updates
     sub_type, fixed_price = execution.sub_type, execution.price
+    strategy = listing.strategy
     leaves = order.leaves
     min_leaves = 0 if max_quantity is None or max_quantity > leaves else leaves - max_quantity
     while leaves > min_leaves and keys:
@@ -133,9 +142,19 @@ def match(
         if not low <= price <= high:
             execution.blocked = True
             break
+        if (
+            strategy is not None
+            and not (order.implied or resting.implied)
+            and not strategy.trades_at(price)
+        ):
+            execution.legs_closed = True
+            break
         if investor and resting.investor_id == investor:
             prevented = execution.prevented
             verdict = prevent(market, listing, order, resting, limit_key, now_ns, prevented)
+            if verdict is SelfTradeAction.CALLS_AUCTION:
+                execution.blocked = execution.self_trade = True
+                break
             if verdict is SelfTradeAction.NOT_IN_THIS_BOOK:
                 investor = 0
             else:

@@ -37,19 +37,13 @@ def limits(listing: Listing, band: Band) -> tuple[int, int]:
     """Return the lowest and highest price that a band allows now."""
     low, high = band.low, band.high
     if band.limit_type == PriceLimitType.PRICE_UNIT:
-        return (-NO_LIMIT if low is None else low, NO_LIMIT if high is None else high)
+        return low, high
     middle = _midpoint(listing, band)
     if middle is None:
         return (-NO_LIMIT, NO_LIMIT)
-    if band.limit_type == PriceLimitType.TICKS:
-        step, unit = listing.tick, PRICE_SCALE
-    else:
-        step, unit = abs(middle), _HUNDRED_PERCENT
-    return (
-        # Rounded inwards: a price a fraction outside is outside.
-        -NO_LIMIT if low is None else middle - (-low * step) // unit,
-        NO_LIMIT if high is None else middle + (high * step) // unit,
-    )
+    step = abs(middle)
+    # Rounded inwards: a price a fraction outside is outside.
+    return middle - (-low * step) // _HUNDRED_PERCENT, middle + (high * step) // _HUNDRED_PERCENT
 
 
 def hard_limits(listing: Listing) -> tuple[int, int]:
@@ -90,7 +84,7 @@ def refusal(listing: Listing, price: int) -> Reject:
             reject = PRICE_OUTSIDE_LIMITS
             if kind == PriceBandType.REJECTION_BAND:
                 reject = PRICE_OUTSIDE_BAND
-            return reject.because(f"{_shown(price)} is outside {_span(low, high)}")
+            return reject.because(f"{_shown(price)} is outside {_shown(low)} to {_shown(high)}")
     return PRICE_OUTSIDE_LIMITS
 
 
@@ -98,10 +92,3 @@ def _shown(price: int) -> str:
     """Return a price as text."""
     whole, part = divmod(abs(price), PRICE_SCALE)
     return f"{'-' if price < 0 else ''}{whole}.{part:04d}"
-
-
-def _span(low: int, high: int) -> str:
-    """Return a pair of limits as text."""
-    lowest = "any" if low == -NO_LIMIT else _shown(low)
-    highest = "any" if high == NO_LIMIT else _shown(high)
-    return f"{lowest} to {highest}"

@@ -2,7 +2,8 @@
 
 An order takes part if it has an investor. The incoming order's instruction decides which order of a
 pair is canceled; without an instruction it is the incoming one. It applies in continuous trading
-only, and not in an event that ends by calling an auction.
+only, and not in an event that ends by calling an auction. In an illiquid instrument (``self_trade``
+of its auction rules) the pair calls one itself.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class SelfTradeAction(Enum):
     """They trade: prevention does not apply in this event."""
     RESTING_REMOVED = 1
     INCOMING_ENDS = 2
+    CALLS_AUCTION = 3
 
 
 def investor_number(prefix: int, document: int) -> int:
@@ -75,6 +77,8 @@ def prevent(
     The deletion of a canceled resting order is appended to ``removed``; the caller handles the
     incoming order.
     """
+    if self_trade_calls_auction(market, listing) and order.time_in_force not in _NEVER_FREEZE:
+        return SelfTradeAction.CALLS_AUCTION
     if _ends_in_auction(listing, order, limit_key):
         return SelfTradeAction.NOT_IN_THIS_BOOK
     instruction = order.prevention
@@ -86,6 +90,12 @@ def prevent(
     if instruction == CANCEL_RESTING:
         return SelfTradeAction.RESTING_REMOVED
     return SelfTradeAction.INCOMING_ENDS
+
+
+def self_trade_calls_auction(market: Market, listing: Listing) -> bool:
+    """Whether a self-trade of this instrument calls an auction, because it is illiquid."""
+    rules = listing.instrument.auction or market.auction_rules
+    return rules is not None and rules.self_trade
 
 
 def _ends_in_auction(listing: Listing, order: EngineOrder, limit_key: int) -> bool:

@@ -38,19 +38,22 @@ _NOT_REGULAR = frozenset(
 _LEG = TrdSubType.LEG_TRADE
 _MIDPOINT = TrdSubType.MIDPOINT_TRADE
 _OPENING = int(TradeCondition.OPENING_PRICE)
+_CROSSED = int(TradeCondition.CROSSED)
 _SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
 
 
 def sets_last_price(trade: TradeItem) -> bool:
     """Whether this trade may set the last price."""
-    sub_type = trade.trd_sub_type
-    return phases.sets_last_price(trade.trade_condition, sub_type and sub_type.name)
+    return phases.sets_last_price(trade.trade_condition, trade.trd_sub_type)
 
 
-def count_trade(statistics: SessionStatistics, price: int, quantity: int) -> None:
-    """Add a trade to the volume, the average and the range."""
+def count_trade(statistics: SessionStatistics, price: int, quantity: int, condition: int) -> None:
+    """Add a trade to the volume, the averages and the range."""
     statistics.volume += quantity
     statistics.notional += price * quantity
+    if condition & _CROSSED:
+        statistics.crossed_volume += quantity
+        statistics.crossed_notional += price * quantity
     statistics.count += 1
     statistics.prices[price] += quantity
     if statistics.high is None or price > statistics.high:
@@ -100,7 +103,7 @@ def matched(
         now_ns,
         order.implied or resting.implied,
     )
-    count_trade(statistics, price, quantity)
+    count_trade(statistics, price, quantity, condition)
     if statistics.opening is None and sub_type is not _MIDPOINT:
         statistics.opening = price
         statistics.opening_id = trade.trade_id
@@ -117,11 +120,11 @@ def matched(
     market.filled(
         resting, quantity, price, trade.trade_id, order.firm or None, False, now_ns, cross_id
     )
-    resting_party = _party(resting, market.exec_id)
+    resting_party = _party(resting, market.exec_id, False)
     market.filled(
         order, quantity, price, trade.trade_id, resting.firm or None, aggressor, now_ns, cross_id
     )
-    order_party = _party(order, market.exec_id)
+    order_party = _party(order, market.exec_id, aggressor)
     if order is buyer:
         market.keep_trade(listing, TradeRecord(trade, order_party, resting_party))
     else:
@@ -138,7 +141,7 @@ def matched(
     return trade
 
 
-def _party(order: EngineOrder, exec_id: int) -> TradeParty:
+def _party(order: EngineOrder, exec_id: int, aggressor: bool) -> TradeParty:
     return TradeParty(
         order.session,
         order.firm,
@@ -147,6 +150,7 @@ def _party(order: EngineOrder, exec_id: int) -> TradeParty:
         order.secondary_order_id,
         order.quantity,
         exec_id,
+        aggressor,
     )
 
 
@@ -208,24 +212,36 @@ def execution_statistics(market: Market, listing: Listing, now_ns: int) -> Execu
         listing.net_change8(),
         statistics.count,
         now_ns,
+        statistics.vwap_without_crosses(),
     )
     listing.shown[ExecutionStatistics] = published
     return published
 
 
 def uncount_trade(statistics: SessionStatistics, trade: TradeItem) -> None:
-    """Remove a trade of this session from the volume, the average and the range."""
+    """Remove a trade of this session from the volume, the averages and the count."""
     if trade.trade_id <= statistics.after_id:
         return
     statistics.volume -= trade.size
     statistics.notional -= trade.price * trade.size
+    if trade.trade_condition & _CROSSED:
+        statistics.crossed_volume -= trade.size
+        statistics.crossed_notional -= trade.price * trade.size
     statistics.count -= 1
+
+
+def replace_trade(statistics: SessionStatistics, old: TradeItem, new: TradeItem) -> None:
+    """Count an amended trade of this session instead of the old one, in the range too."""
+    if old.trade_id <= statistics.after_id:
+        return
+    uncount_trade(statistics, old)
     prices = statistics.prices
-    prices[trade.price] -= trade.size
-    if not prices[trade.price]:
-        del prices[trade.price]
-    statistics.high = max(prices, default=None)
-    statistics.low = min(prices, default=None)
+    prices[old.price] -= old.size
+    if not prices[old.price]:
+        del prices[old.price]
+    count_trade(statistics, new.price, new.size, new.trade_condition)
+    statistics.high = max(prices)
+    statistics.low = min(prices)
 
 
 def trades_in_sequence(listing: Listing) -> list[TradeItem]:
@@ -250,16 +266,13 @@ def regular_close(listing: Listing) -> int | None:
     return None
 
 
-def settle_first_and_last(listing: Listing, touched: TradeItem) -> None:
-    """Recompute the opening and the last price after a trade was busted.
+def clear_prices(listing: Listing) -> None:
+    """Clear the opening, the range and the last price: every trade of the session was busted.
 
-    They fall back to the trades of this session that are still kept.
+    Until then a bust changes none of them (000 §19), not even if its trade set them.
     """
     statistics = listing.statistics
-    in_sequence = trades_in_sequence(listing)
-    if listing.last_trade is not None and listing.last_trade.trade_id == touched.trade_id:
-        listing.last_trade = in_sequence[-1] if in_sequence else None
-        statistics.last = None if listing.last_trade is None else listing.last_trade.price
-    if statistics.opening_id == touched.trade_id:
-        statistics.opening = in_sequence[0].price if in_sequence else None
-        statistics.opening_id = in_sequence[0].trade_id if in_sequence else 0
+    statistics.opening = statistics.high = statistics.low = statistics.last = None
+    statistics.opening_id = 0
+    statistics.prices.clear()
+    listing.last_trade = None

@@ -23,7 +23,8 @@ _TIMES = {
     "window": "window_ns",
     "random_end": "random_ns",
 }
-_OTHERS = ("extensions", "protection", "binding")
+_FLAGS = ("binding", "self_trade")
+_OTHERS = ("extensions", "protection", *_FLAGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class AuctionRules:
     """Maximum distance of the theoretical price from the reference at the end (1e-4 percent)."""
     binding: bool = False
     """Whether orders in the theoretical price can be neither canceled nor worsened."""
+    self_trade: bool = False
+    """Whether a self-trade calls an auction: the rule of illiquid instruments (000 §14.1)."""
 
 
 def parse_auction_rules(table: object) -> AuctionRules:
@@ -68,10 +71,11 @@ def parse_auction_rules(table: object) -> AuctionRules:
         given["extensions"] = 1
     if "protection" in table:
         given["protection"] = _percent(table["protection"])
-    if "binding" in table:
-        given["binding"] = table["binding"]
-        if not isinstance(given["binding"], bool):
-            raise ValueError(f"binding must be true or false, was {given['binding']!r}")
+    for flag in _FLAGS:
+        if flag in table:
+            given[flag] = table[flag]
+            if not isinstance(given[flag], bool):
+                raise ValueError(f"{flag} must be true or false, was {given[flag]!r}")
     rules = AuctionRules(**given)
     if rules.duration_ns == 0:
         raise ValueError("duration must be greater than 0")

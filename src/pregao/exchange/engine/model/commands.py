@@ -43,6 +43,7 @@ from pregao.exchange.engine.model.operations_commands import (
     ResetBook,
     ResetChannel,
     ResetStream,
+    SetBlacklisted,
     SetClosingPrice,
     SetDelta,
     SetGroupPhase,
@@ -63,7 +64,7 @@ class NewOrder:
     """Enter an order.
 
     ``session`` is the order entry session that owns it; ``cl_ord_id`` must be unique among the
-    session's resting orders of the instrument. ``received_ns`` is when the order entered the
+    session's active orders of the market segment. ``received_ns`` is when the order entered the
     exchange's queue, if that is not the time of processing. ``investor_id`` is built from prefix
     and document by `self_trade_prevention.investor_number`; 0 means none.
     """
@@ -94,8 +95,9 @@ class NewOrder:
 class ModifyOrder:
     """Modify an order, identified by ``order_id`` or else by ``orig_cl_ord_id``.
 
-    ``quantity`` is the total, including what was executed. None keeps the order's value, except for
-    ``min_qty``, where it means no minimum; a ``max_floor`` of 0 discloses the full quantity.
+    ``quantity`` is the total, including what was executed. None keeps the order's value. A
+    ``max_floor`` of 0 discloses the full quantity. A ``min_qty`` can be added to an order that has
+    none, and must then be met as on entry.
     """
 
     session: int
@@ -117,6 +119,7 @@ class ModifyOrder:
     self_trade_prevention: SelfTradePreventionInstruction | None = None
     routing_instruction: RoutingInstruction | None = None
     mm_protection_reset: bool = False
+    ord_tag_id: int | None = None
 
 
 @record
@@ -336,6 +339,7 @@ Command = (
     | SetProtection
     | RemoveProtection
     | SetDelta
+    | SetBlacklisted
     | SetGroupPhase
     | SetSecurityStatus
     | RejoinGroup

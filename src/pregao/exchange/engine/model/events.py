@@ -233,6 +233,8 @@ class ExecutionStatistics:
     net_chg_prev_day8: int | None
     number_of_trades: int
     time_ns: int
+    vwap_without_crosses: int | None = None
+    """Average price on the legacy feed (002 §7)."""
 
 
 @record
@@ -281,6 +283,8 @@ class SettlementPrice:
     settl_price_type: SettlPriceType
     trade_date: int
     time_ns: int
+    settl_date: int | None = None
+    """Day to which the price belongs; only from schema version 17 on."""
 
 
 @record

@@ -48,6 +48,7 @@ from pregao.exchange.engine.model.instruments import (
 )
 from pregao.safe_io import documents
 from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
+from pregao.umdf.templates import NOT_OPTIONS
 
 _Parser = Callable[[object], object]
 
@@ -281,7 +282,7 @@ _FIELDS: dict[str, _Parser] = {
 """Parser of each field; the fields below refer to other instruments or set several fields."""
 
 _REFERENCES = frozenset(
-    {"like", "legs", "underlyings", "trade_type_eligibility", "gtd_gtc_eligible"}
+    {"like", "legs", "underlyings", "trade_type_eligibility", "gtd_gtc_eligible", "test_instrument"}
 )
 _REQUIRED = (
     "security_id",
@@ -441,6 +442,10 @@ def _attributes(entry: _Entry) -> tuple[InstrAttrib, ...]:
     if "gtd_gtc_eligible" in entry.raw and entry.parse("gtd_gtc_eligible", _flag):
         eligible = InstrAttribValue.ELECTRONIC_MATCH_OR_GTD_GTC_ELIGIBLE
         attributes += (InstrAttrib(InstrAttribType.GTD_GTC_ELIGIBILITY, eligible),)
+    if "test_instrument" in entry.raw and entry.parse("test_instrument", _flag):
+        # Its value has the number, and so the name, of the eligibilities.
+        yes = InstrAttribValue.ELECTRONIC_MATCH_OR_GTD_GTC_ELIGIBLE
+        attributes += (InstrAttrib(InstrAttribType.TEST_INSTRUMENT, yes),)
     return attributes
 
 
@@ -486,7 +491,7 @@ def _kind_faults(instrument: Instrument) -> Sequence[tuple[str, str]]:
     kind = instrument.security_type
     if instrument.put_or_call is not None and instrument.strike_price is None:
         faults.append(("put_or_call", "an option requires a strike_price"))
-    if kind in _OPTIONS:
+    if kind in _OPTIONS and instrument.security_sub_type not in NOT_OPTIONS:
         if instrument.put_or_call is None:
             faults.append(("put_or_call", "an option must be PUT or CALL"))
         if not instrument.underlyings:

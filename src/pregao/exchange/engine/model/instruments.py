@@ -72,6 +72,8 @@ class OptPayoutType(IntEnum):
 
     VANILLA = 1
     CAPPED = 2
+    VANILLA_CASH_SETTLEMENT = 2
+    """Name of the same value from schema version 17 on."""
     BINARY = 3
 
 
@@ -110,6 +112,8 @@ class InstrAttribType(IntEnum):
 
     TRADE_TYPE_ELIGIBILITY = 24
     GTD_GTC_ELIGIBILITY = 34
+    TEST_INSTRUMENT = 35
+    """Only on the binary feed, from schema version 17 on."""
 
 
 class InstrAttribValue(IntEnum):

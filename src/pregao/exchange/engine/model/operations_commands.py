@@ -80,6 +80,14 @@ class SetDelta:
 
 
 @record
+class SetBlacklisted:
+    """Put an instrument on the blacklist of user-defined spreads, or take it off."""
+
+    security_id: int
+    blacklisted: bool = True
+
+
+@record
 class SetPosition:
     """Set an account's position in an option at the start of the day."""
 
@@ -302,13 +310,17 @@ class SetClosingPrice:
 
 @record
 class SetSettlementPrice:
-    """Publish a settlement price of any kind."""
+    """Publish a settlement price of any kind.
+
+    Without ``settl_date`` it is of the trading day, unless the flag names the previous one.
+    """
 
     security_id: int
     price: int
     flag: OpenCloseSettlFlag = OpenCloseSettlFlag.DAILY
     settl_price_type: SettlPriceType = SettlPriceType.FINAL
     price_type: PriceType | None = None
+    settl_date: date | None = None
 
 
 @record
@@ -323,8 +335,8 @@ class SetOpenInterest:
 class SetPriceBand:
     """Set one of an instrument's price bands, or its reference price if ``band_type`` is None.
 
-    With limits in percent, ``low`` and ``high`` are percentages times 1e4, relative to the midpoint
-    (5 % below is -50000). None leaves a side open.
+    A band requires both limits. Rejection and auction bands can have them in percent: then they are
+    percentages times 1e4, relative to the midpoint, which they require (5 % below is -50000).
     """
 
     security_id: int

@@ -1,7 +1,8 @@
 """Reject codes of the exchange, each with its text.
 
 The documents print two codes (2600 market protection, 7153 auction synchronism) and refer to a list
-for the others; the other numbers follow the matching platform's family of codes.
+for the others; the other numbers follow the matching platform's family of codes. `docs/orders.md`
+has all of them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Reject(NamedTuple):
 
 MARKET_CLOSED = Reject(1003, "The instrument is closed and accepts no requests")
 MARKET_PAUSED = Reject(1003, "The instrument is halted and accepts no orders")
+LEG_NOT_OPEN = Reject(1003, "A leg of the user-defined spread is not open")
 MARKET_FORBIDDEN = Reject(7029, "The instrument is not available for trading")
 TYPE_NOT_IN_AUCTION = Reject(7027, "The order type or validity is not accepted during an auction")
 BOUND_IN_AUCTION = Reject(
@@ -45,6 +47,7 @@ QUANTITY_ABOVE_BAND = Reject(2115, "The quantity is above the instrument's quant
 DISCLOSED_TOO_LARGE = Reject(2046, "The disclosed quantity is greater than the order's quantity")
 DISCLOSED_INVALID = Reject(2046, "The disclosed quantity is not valid for this instrument")
 MINIMUM_INVALID = Reject(1013, "The minimum quantity is not valid for this order")
+MINIMUM_KEPT = Reject(1013, "The minimum quantity of an order can be added, but not changed")
 UNKNOWN_INSTRUMENT = Reject(2047, "The instrument is unknown")
 NOT_TRADED_IN_BOOK = Reject(2047, "The instrument is not traded in an order book")
 TYPE_NOT_SUPPORTED = Reject(2311, "The order type is not permitted for this instrument")
@@ -52,6 +55,7 @@ TYPE_CHANGE_NOT_ACCEPTED = Reject(2311, "The type of an order of this type canno
 VALIDITY_NOT_SUPPORTED = Reject(7018, "The validity is not permitted for this instrument")
 VALIDITY_INVALID = Reject(7047, "The order type cannot have this validity")
 EXPIRE_DATE_INVALID = Reject(2019, "The expiry date is missing or already past")
+EXPIRE_DATE_NOT_ACCEPTED = Reject(2019, "Only a good-till-date order has an expiry date")
 INVESTOR_INVALID = Reject(2016, "The investor is not identified by a valid number")
 ROUTING_INVALID = Reject(2061, "The routing instruction is not valid for this order")
 PROTECTION_IN_EFFECT = Reject(2600, "Market Protection in effect")

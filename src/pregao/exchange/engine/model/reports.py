@@ -133,6 +133,8 @@ class OrderCancelled:
     """``exec_id`` of the mass action that canceled the order."""
     requested_by: int = 0
     """Session that requested the cancellation on behalf of this one."""
+    working: bool = True
+    """Whether the order was active: not a stop or MOC order that still waited."""
 
 
 @record
@@ -185,6 +187,8 @@ class FillBusted:
     trade_id: int
     contra_firm: int | None
     transact_time_ns: int
+    aggressor: bool = False
+    """Whether the order was the aggressor of the trade."""
 
 
 @record

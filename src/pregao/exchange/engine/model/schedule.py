@@ -11,6 +11,15 @@ A schedule is TOML or JSON: ``timezone`` (hours from UTC, default -3) and for ea
     auction = { extension = 30, window = 60 }   # how auctions of the phase end: `auction_rules`
 
 Times of a group must increase. An auction's estimated end is the time of the next entry.
+
+Operations are commands of market operations at a time of day, with the fields of their control
+requests, which the exchange checks::
+
+    [[operation]]
+    time = "18:30:00"
+    command = "settlement"
+    symbol = "DOLM26"
+    price = 5012.5
 """
 
 from __future__ import annotations
@@ -19,6 +28,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +62,20 @@ class ScheduleEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledOperation:
+    """A command of market operations at a time of day: its control request, not yet checked."""
+
+    time_ns: int
+    request: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
-    """Entries of each group, and those of all others under ``default``."""
+    """Entries of each group, those of all others under ``default``, and operations."""
 
     groups: Mapping[str, tuple[ScheduleEntry, ...]]
     utc_offset_ns: int = -3 * HOUR
+    operations: tuple[ScheduledOperation, ...] = ()
 
     def entries(self, group: str) -> tuple[ScheduleEntry, ...]:
         """Return the entries of a group."""
@@ -64,8 +83,7 @@ class Schedule:
 
     def commands(self, groups: Iterable[str], trade_date: date) -> list[tuple[int, SetGroupPhase]]:
         """Return the day's commands with their times, in the order in which they are due."""
-        midnight = datetime(trade_date.year, trade_date.month, trade_date.day, tzinfo=UTC)
-        start = int(midnight.timestamp()) * SECOND - self.utc_offset_ns
+        start = self._midnight_ns(trade_date)
         due = []
         for group in groups:
             entries = self.entries(group)
@@ -79,6 +97,17 @@ class Schedule:
                 due.append((start + entry.time_ns, command))
         due.sort(key=lambda timed: timed[0])
         return due
+
+    def requests(self, trade_date: date) -> list[tuple[int, Mapping[str, Any]]]:
+        """Return the control requests of the day's operations with their times, in order."""
+        start = self._midnight_ns(trade_date)
+        due = [(start + each.time_ns, each.request) for each in self.operations]
+        due.sort(key=lambda timed: timed[0])
+        return due
+
+    def _midnight_ns(self, trade_date: date) -> int:
+        midnight = datetime(trade_date.year, trade_date.month, trade_date.day, tzinfo=UTC)
+        return int(midnight.timestamp()) * SECOND - self.utc_offset_ns
 
 
 def _day(
@@ -168,10 +197,11 @@ def load_schedule(path: Path) -> Schedule:
 
 def parse_schedule(document: Mapping[str, Any], source: str) -> Schedule:
     """Parse a schedule from a document, checking every entry."""
-    unknown = set(document) - {"timezone", "schedule"}
+    unknown = set(document) - {"operation", "schedule", "timezone"}
     if unknown:
         raise UsageError(
-            f"{source}: unknown key {sorted(unknown)[0]!r}; choose from schedule, timezone"
+            f"{source}: unknown key {sorted(unknown)[0]!r}; choose from operation, schedule, "
+            "timezone"
         )
     zone = document.get("timezone", -3)
     if isinstance(zone, bool) or not isinstance(zone, int) or not -12 <= zone <= 14:
@@ -184,7 +214,31 @@ def parse_schedule(document: Mapping[str, Any], source: str) -> Schedule:
             f"{source}: schedule must have lists of entries such as [[schedule.default]]"
         )
     groups = {group: _group_day(rows, group, source) for group, rows in tables.items()}
-    return Schedule(groups, zone * HOUR)
+    return Schedule(groups, zone * HOUR, _operations(document.get("operation", []), source))
+
+
+def _operations(rows: object, source: str) -> tuple[ScheduledOperation, ...]:
+    """Parse the operations; their commands and fields are checked by the exchange."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UsageError(f"{source}: operation must have tables such as [[operation]]")
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            time_ns = _time_of_day(str(row.get("time")))
+        except ValueError as fault:
+            raise UsageError(f"{source}: operation {number}, field time: {fault}") from fault
+        request = {name: _plain(value) for name, value in row.items() if name != "time"}
+        found.append(ScheduledOperation(time_ns, request))
+    return tuple(found)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a document as JSON has it."""
+    if isinstance(value, date | Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
 def _group_day(rows: object, group: str, source: str) -> tuple[ScheduleEntry, ...]:

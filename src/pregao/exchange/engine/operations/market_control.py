@@ -16,6 +16,7 @@ from pregao.exchange.engine.model.enums import (
     OpenCloseSettlFlag,
     OrderSide,
     OrdType,
+    PriceBandType,
     PriceLimitType,
     PriceType,
     TimeInForce,
@@ -54,6 +55,16 @@ from pregao.exchange.engine.model.operations_commands import (
 )
 from pregao.exchange.engine.orders.order_cancel import refresh_auction, withdraw
 
+_LAST_DAY = 65_534
+"""The last day that 16 bits can state: the number after it means none."""
+_LIMIT_TYPES = {
+    PriceBandType.HARD_LIMIT: (PriceLimitType.PRICE_UNIT,),
+    PriceBandType.STATIC_LIMITS: (PriceLimitType.PRICE_UNIT,),
+    PriceBandType.REJECTION_BAND: (PriceLimitType.PRICE_UNIT, PriceLimitType.PERCENTAGE),
+    PriceBandType.AUCTION_LIMITS: (PriceLimitType.PRICE_UNIT, PriceLimitType.PERCENTAGE),
+}
+"""Units that the limits of a band can have, by its type (000 §13.11.5)."""
+
 # --- Statistics, bands and news ---
 
 
@@ -82,6 +93,13 @@ def set_settlement_price(market: Market, command: SetSettlementPrice, now_ns: in
     price_type = command.price_type
     if price_type is None:
         price_type = listing.instrument.price_type or PriceType.FIXED_AMOUNT
+    settl_day = None if command.settl_date is None else days(command.settl_date)
+    if settl_day is not None and not 0 <= settl_day <= _LAST_DAY:
+        raise UsageError(
+            f"the settlement date must be from 1970-01-01 to 2149-06-05, was {command.settl_date}"
+        )
+    if settl_day is None and command.flag != OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY:
+        settl_day = market.trade_day
     settlement = SettlementPrice(
         listing.security_id,
         command.price,
@@ -90,6 +108,7 @@ def set_settlement_price(market: Market, command: SetSettlementPrice, now_ns: in
         command.settl_price_type,
         market.trade_day,
         now_ns,
+        settl_day,
     )
     listing.shown[(SettlementPrice, command.flag)] = settlement
     market.publish([settlement], event=False)
@@ -111,15 +130,15 @@ def set_price_band(market: Market, command: SetPriceBand, now_ns: int) -> None:
     if command.band_type is None:
         _set_reference(market, listing, command, now_ns)
         return
-    low, high = command.low, command.high
-    if low is not None and high is not None and low > high:
-        raise UsageError(
-            f"the {command.band_type.name} band of {listing.instrument.symbol} has its low limit "
-            "above its high limit"
-        )
-    limit_type = command.limit_type
+    low, high, limit_type = command.low, command.high, command.limit_type
     if limit_type is None:
         limit_type = PriceLimitType.PRICE_UNIT
+    if (reason := _band_fault(command.band_type, limit_type, command)) is not None:
+        raise UsageError(
+            f"the {command.band_type.name} band of {listing.instrument.symbol} {reason}"
+        )
+    assert low is not None
+    assert high is not None
     listing.bands[command.band_type] = Band(limit_type, command.midpoint, low, high)
     refresh(listing)
     band = PriceBand(
@@ -136,11 +155,37 @@ def set_price_band(market: Market, command: SetPriceBand, now_ns: int) -> None:
     market.publish([band], event=False)
 
 
+def _band_fault(
+    kind: PriceBandType, limit_type: PriceLimitType, command: SetPriceBand
+) -> str | None:
+    """Return what a band of this type must not have or lacks (000 §13.11.5), or None."""
+    allowed = _LIMIT_TYPES[kind]
+    if limit_type not in allowed:
+        names = " or ".join(each.name for each in allowed)
+        return f"must have limits in {names}, was {limit_type.name}"
+    if limit_type == PriceLimitType.PERCENTAGE:
+        if command.midpoint is None:
+            return "has limits in percent, which require a midpoint"
+    elif command.midpoint is not None:
+        return "has limits in prices, which have no midpoint"
+    if command.reference8 is not None:
+        return "must not have a reference price, which is set without a type"
+    if command.low is None or command.high is None:
+        return "requires both its low and its high limit"
+    if command.low > command.high:
+        return "has its low limit above its high limit"
+    return None
+
+
 def _set_reference(market: Market, listing: Listing, command: SetPriceBand, now_ns: int) -> None:
     """Set the reference price; for economic indicators, publish it as a band without a type."""
     if command.reference8 is None:
         raise UsageError(
             f"a band of {listing.instrument.symbol} requires a type or a reference price"
+        )
+    if not command.low is command.high is command.midpoint is None:
+        raise UsageError(
+            f"the reference price of {listing.instrument.symbol} has neither limits nor a midpoint"
         )
     listing.reference8 = command.reference8
     if listing.instrument.product == Product.ECONOMIC_INDICATOR:
@@ -294,9 +339,10 @@ def enter_implied(market: Market, command: EnterImplied, now_ns: int) -> None:
         now_ns,
     )
     order.implied = True
+    order.segment = listing.segment
     market.new_secondary_id(order)
     market.orders[order.order_id] = order
-    market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
+    market.by_client[(order.session, order.segment, order.cl_ord_id)] = order
     market.report_accepted(order, now_ns)
     items: list[MarketItem] = [market.add_to_book(listing, order, now_ns)]
     refresh_auction(market, listing, items, now_ns)

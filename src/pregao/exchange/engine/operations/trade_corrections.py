@@ -13,11 +13,12 @@ from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.matching.give_ups import drop_give_ups
 from pregao.exchange.engine.matching.statistics import (
     TRADE_ID_STEP,
+    clear_prices,
     count_trade,
     execution_statistics,
     opening_and_range,
+    replace_trade,
     sets_last_price,
-    settle_first_and_last,
     trades_in_sequence,
     uncount_trade,
 )
@@ -41,7 +42,7 @@ _NEITHER_REGULAR_NOR_BLOCK = frozenset(
 
 
 def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
-    """Cancel a trade: recompute the statistics, and report it to the owners."""
+    """Cancel a trade: recompute volume, average and count, and report it to the owners."""
     listing = market.listing(command.security_id)
     record = _record(listing, command.trade_id)
     trade = record.item
@@ -49,7 +50,8 @@ def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
     market.positions.resized(listing.security_id, trade.trade_id, 0)
     drop_give_ups(market, listing.security_id, trade.trade_id)
     uncount_trade(listing.statistics, trade)
-    settle_first_and_last(listing, trade)
+    if not listing.statistics.count:
+        clear_prices(listing)
     items: list[MarketItem] = [
         TradeBust(
             listing.security_id,
@@ -111,6 +113,7 @@ def _report_bust(
             trade.trade_id,
             contra,
             now_ns,
+            party.aggressor,
         )
     )
 
@@ -208,7 +211,7 @@ def _condition(listing: Listing, command: EnterTrade) -> int:
 def _count(listing: Listing, trade: TradeItem) -> None:
     """Count a trade in the statistics."""
     statistics = listing.statistics
-    count_trade(statistics, trade.price, trade.size)
+    count_trade(statistics, trade.price, trade.size, trade.trade_condition)
     if trade.trade_condition & TradeCondition.OPENING_PRICE:
         statistics.opening = trade.price
         statistics.opening_id = trade.trade_id
@@ -248,14 +251,12 @@ def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
         transact_time_ns=now_ns if command.transact_time_ns is None else command.transact_time_ns,
     )
     market.positions.resized(listing.security_id, old.trade_id, size)
-    uncount_trade(listing.statistics, old)
-    if old.trade_id > listing.statistics.after_id:
-        count_trade(listing.statistics, price, size)
+    replace_trade(listing.statistics, old, new)
     listing.trades[old.trade_id] = TradeRecord(new, record.buyer, record.seller)
     statistics = listing.statistics
     if statistics.opening_id == old.trade_id:
         statistics.opening = price
-    if listing.last_trade is old:
+    if listing.last_trade == old:
         listing.last_trade = new
         statistics.last = price
     _publish_trade(market, listing, new, now_ns)
@@ -265,7 +266,7 @@ def _amended_condition(listing: Listing, old: TradeItem, price: int) -> int:
     """Return the conditions of an amended trade."""
     same_price = TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE
     condition = old.trade_condition & ~same_price | TradeCondition.TRADE_ON_BEHALF
-    if listing.last_trade is not old:
+    if listing.last_trade != old:
         return int(condition | TradeCondition.OUT_OF_SEQUENCE)
     before = trades_in_sequence(listing)[:-1]
     if before and before[-1].price == price:

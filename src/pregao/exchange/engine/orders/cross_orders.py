@@ -7,6 +7,7 @@ from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import EngineOrder
 from pregao.exchange.engine.matching.market_protection import check_protection
 from pregao.exchange.engine.matching.matching import Execution, execution_event, match
+from pregao.exchange.engine.matching.self_trade_prevention import self_trade_calls_auction
 from pregao.exchange.engine.matching.statistics import matched
 from pregao.exchange.engine.model import reject_codes
 from pregao.exchange.engine.model.commands import CrossSide, NewCross
@@ -23,8 +24,15 @@ from pregao.exchange.engine.model.enums import (
 )
 from pregao.exchange.engine.model.events import MarketItem
 from pregao.exchange.engine.model.reject_codes import Reject
-from pregao.exchange.engine.orders.validation import LIMIT, check_price, check_state
-from pregao.exchange.engine.phases.auction import publish_theoretical
+from pregao.exchange.engine.orders.validation import (
+    LIMIT,
+    check_auction_end,
+    check_legs,
+    check_price,
+    check_quantity,
+    check_state,
+)
+from pregao.exchange.engine.phases.auction import OSCILLATION, SELF_TRADE, publish_theoretical
 from pregao.exchange.engine.phases.trading_phases import OPEN, call_auction
 
 _NEW = CxlRejResponseTo.NEW
@@ -45,18 +53,19 @@ def new_cross(market: Market, command: NewCross, now_ns: int) -> None:
                 now_ns,
             )
         return
-    buyer = _cross_order(market, command, OrderSide.BUY, command.buyer, now_ns)
-    seller = _cross_order(market, command, OrderSide.SELL, command.seller, now_ns)
+    buyer = _cross_order(market, listing, command, OrderSide.BUY, command.buyer, now_ns)
+    seller = _cross_order(market, listing, command, OrderSide.SELL, command.seller, now_ns)
     received = now_ns if command.received_ns is None else command.received_ns
     if command.cross_type == CrossType.CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT:
         _sweep(market, listing, command, buyer, seller, received, now_ns)
         return
-    if not listing.auction_low <= command.price <= listing.auction_high:
+    reason = _auction_reason(market, listing, command)
+    if reason is not None:
         # Both orders enter the auction that the cross calls.
-        items: list[MarketItem] = [call_auction(market, listing, now_ns)]
+        items: list[MarketItem] = [call_auction(market, listing, reason, now_ns)]
         for order in (buyer, seller):
             market.orders[order.order_id] = order
-            market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
+            market.by_client[(order.session, order.segment, order.cl_ord_id)] = order
             items.append(market.add_to_book(listing, order, now_ns))
         publish_theoretical(market, listing, items, now_ns)
         market.publish(items)
@@ -64,6 +73,15 @@ def new_cross(market: Market, command: NewCross, now_ns: int) -> None:
     execution = Execution()
     _trade(market, listing, command, buyer, seller, execution, now_ns)
     execution_event(market, listing, execution, AggressorSide.NO_AGGRESSOR, received, now_ns)
+
+
+def _auction_reason(market: Market, listing: Listing, command: NewCross) -> str | None:
+    """Return why a cross calls an auction, or None."""
+    if not listing.auction_low <= command.price <= listing.auction_high:
+        return OSCILLATION
+    if command.buyer.firm == command.seller.firm and self_trade_calls_auction(market, listing):
+        return SELF_TRADE
+    return None
 
 
 def _trade(
@@ -139,7 +157,12 @@ def _better_in_book(listing: Listing, price: int) -> Reject | None:
 
 
 def _cross_order(
-    market: Market, command: NewCross, side: OrderSide, party: CrossSide, now_ns: int
+    market: Market,
+    listing: Listing,
+    command: NewCross,
+    side: OrderSide,
+    party: CrossSide,
+    now_ns: int,
 ) -> EngineOrder:
     """Create and accept one of the two orders of a cross."""
     market.order_id += 1
@@ -161,11 +184,12 @@ def _cross_order(
         now_ns,
     )
     order.account = party.account
+    order.segment = listing.segment
     market.report_accepted(order, now_ns, cross_id=command.cross_id)
     return order
 
 
-def _check_type(listing: Listing, command: NewCross) -> Reject | None:
+def _check_type(market: Market, listing: Listing, command: NewCross) -> Reject | None:
     """Return the reason to reject a cross of its type, given the book, or None."""
     if command.cross_type == CrossType.ALL_OR_NONE_CROSS:
         return _better_in_book(listing, command.price)
@@ -173,8 +197,8 @@ def _check_type(listing: Listing, command: NewCross) -> Reject | None:
         return reject_codes.CROSS_TYPE_NOT_ACCEPTED.because(command.cross_type.name)
     if command.prioritization == CrossPrioritization.NONE:
         return reject_codes.CROSS_WITHOUT_PRIORITY
-    if not listing.auction_low <= command.price <= listing.auction_high:
-        return reject_codes.CROSS_TYPE_NOT_ACCEPTED.because("its price calls an auction")
+    if (reason := _auction_reason(market, listing, command)) is not None:
+        return reject_codes.CROSS_TYPE_NOT_ACCEPTED.because(f"it calls an auction ({reason})")
     max_sweep = command.max_sweep_qty
     if max_sweep is not None and not 0 < max_sweep <= command.quantity:
         return reject_codes.SWEEP_INVALID
@@ -186,18 +210,17 @@ def _check_cross(market: Market, listing: Listing | None, command: NewCross) -> 
     if listing is None:
         return reject_codes.UNKNOWN_INSTRUMENT
     if listing.status != OPEN:
-        return check_state(listing.status) or reject_codes.CROSS_NOT_OPEN
+        closing = check_auction_end(listing)
+        return closing or check_state(listing.status) or reject_codes.CROSS_NOT_OPEN
     if not listing.takes_orders:
         return reject_codes.NOT_TRADED_IN_BOOK.because(listing.instrument.symbol)
+    if (reject := check_legs(listing, command.price)) is not None:
+        return reject
     if not listing.takes_crosses:
         return reject_codes.CROSS_NOT_ELIGIBLE
     quantity = command.quantity
-    if not listing.min_qty <= quantity:
-        return reject_codes.QUANTITY_OUTSIDE_RANGE.because(f"{quantity} is below {listing.min_qty}")
-    if quantity % listing.lot:
-        return reject_codes.QUANTITY_OFF_LOT.because(
-            f"{quantity} is not a multiple of {listing.lot}"
-        )
+    if (reject := check_quantity(listing, quantity)) is not None:
+        return reject
     if quantity < (listing.instrument.min_cross_qty or 0):
         return reject_codes.CROSS_TOO_SMALL
     if (reject := check_price(listing, command.price)) is not None:
@@ -205,10 +228,10 @@ def _check_cross(market: Market, listing: Listing | None, command: NewCross) -> 
     for side in (command.buyer, command.seller):
         if (reject := check_protection(market, listing, side.firm, side.account)) is not None:
             return reject
-    if (reject := _check_type(listing, command)) is not None:
+    if (reject := _check_type(market, listing, command)) is not None:
         return reject
     if command.buyer.cl_ord_id == command.seller.cl_ord_id or any(
-        (command.session, command.security_id, side.cl_ord_id) in market.by_client
+        (command.session, listing.segment, side.cl_ord_id) in market.by_client
         for side in (command.buyer, command.seller)
     ):
         return reject_codes.DUPLICATE_ORDER

@@ -19,6 +19,7 @@ from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import BUY, EngineOrder
 from pregao.exchange.engine.matching.matching import Execution, execution_event, match
+from pregao.exchange.engine.matching.self_trade_prevention import tradable_without
 from pregao.exchange.engine.matching.statistics import matched
 from pregao.exchange.engine.model.enums import (
     PRICE_SCALE,
@@ -56,7 +57,8 @@ def pegged_price(listing: Listing, side: OrderSide) -> int | None:
         return None
     other = listing.opposite(side).best_price()
     tick = listing.tick
-    better = listing.instrument.rlp_improvement or tick
+    better = max(listing.instrument.rlp_improvement or 0, tick)
+    better -= better % tick
     if other is not None:
         # Never up to the other side: a spread of one tick allows no improvement.
         better = min(better, abs(other - best) - tick)
@@ -70,6 +72,9 @@ def tradable_with_providers(
     price = _price_for(listing, order, limit_key)
     if price is None:
         return 0
+    ahead = _customers_ahead(listing, order, price)
+    if order.investor_id and tradable_without(listing, order, limit_key, ahead) < ahead:
+        return 0  # it ends at an order of its investor, before the providers
     total = sum(provider.leaves for provider in _providers(listing, order))
     return min(total, _allowance(market, listing))
 
@@ -186,16 +191,24 @@ def middle(listing: Listing) -> int | None:
 
 
 def enter_pegged(
-    market: Market, listing: Listing, order: EngineOrder, received_ns: int, now_ns: int
+    market: Market,
+    listing: Listing,
+    order: EngineOrder,
+    received_ns: int,
+    now_ns: int,
+    min_qty: int,
 ) -> None:
-    """Trade a waiting pegged order with the other side, then keep or cancel the rest."""
+    """Trade a waiting pegged order with the other side, then keep or cancel the rest.
+
+    An order that cannot trade ``min_qty`` now is canceled.
+    """
     price = middle(listing)
     counterparts = [] if price is None else _counterparts(listing, order, price)
     tradable = sum(other.leaves for other in counterparts)
-    required = order.leaves if order.time_in_force == FOK else min(order.min_qty, order.leaves)
+    required = order.leaves if order.time_in_force == FOK else min(min_qty, order.leaves)
     if tradable < required:
         reason = None
-        if order.min_qty:
+        if min_qty:
             reason = ExecRestatementReason.CANCEL_MINIMUM_QTY_BLOCK
         _end(market, listing, order)
         market.cancelled(order, now_ns, reason)

@@ -1,12 +1,15 @@
-"""Order modification: which changes keep an order's queue position and which lose it.
+"""Order modification: which changes keep an order's priority and which lose it.
 
-A new price, more quantity, a minimum quantity, or a larger visible quantity cost the order its
-position: the feed shows a deletion and a new order. Less quantity, another validity or another
-account keep it. An order can become a stop order, which leaves the book, and a stop order can
-become one that enters it.
+A new price or stop price, more quantity, a minimum quantity, or a larger visible quantity cost the
+order its priority: of an order in the book the feed shows a deletion and a new order; one that
+waits gets a new secondary order ID and ranks after the others. Less quantity, another validity or
+another account keep it. An order can become a stop or MOC order, which leaves the book, and such an
+order can become one that enters it.
 """
 
 from __future__ import annotations
+
+from datetime import date
 
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
@@ -24,6 +27,7 @@ from pregao.exchange.engine.orders.order_entry import trade_or_queue
 from pregao.exchange.engine.orders.validation import (
     DAY,
     FOK,
+    GTD,
     HIDDEN,
     IOC,
     LIMIT,
@@ -37,7 +41,7 @@ from pregao.exchange.engine.orders.validation import (
     protection_price,
 )
 from pregao.exchange.engine.phases.auction import check_bound, publish_theoretical
-from pregao.exchange.engine.phases.trading_phases import OPEN
+from pregao.exchange.engine.phases.trading_phases import FINAL_CLOSING_CALL, OPEN
 from pregao.records import record
 
 _AUCTION_ONLY = (MOA, MOC)
@@ -53,8 +57,13 @@ class _Terms:
     time_in_force: TimeInForce
     max_floor: int
     min_qty: int
+    min_added: bool
+    """Whether the request adds the minimum quantity, so that it must be met as on entry."""
     protection: int | None
     stop_px: int | None
+    expire_date: date | None
+    waits: bool
+    """Whether the order is not in the book until it is triggered or the closing call starts."""
 
 
 def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
@@ -86,26 +95,22 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
         refresh_auction(market, listing, items, now_ns)
         market.publish(items)
         return
-    if terms.stop_px is not None:
+    received = now_ns if command.received_ns is None else command.received_ns
+    if terms.waits:
         _wait(market, listing, order, command, terms, leaves, items, now_ns)
-    elif order.stop_px is not None:
-        listing.waiting.remove(order)
-        market.new_secondary_id(order)
-        received = now_ns if command.received_ns is None else command.received_ns
-        _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
+    elif order.level is None and order.ord_type in HIDDEN:
+        _change_hidden(market, listing, order, command, terms, leaves, received, now_ns)
     elif order.level is None:
-        _update(order, command, terms, leaves)
-        order.show()
-        _report(market, order, command, now_ns, working=order.ord_type in HIDDEN)
-        if order.ord_type == PEGGED:
-            received = now_ns if command.received_ns is None else command.received_ns
-            enter_pegged(market, listing, order, received, now_ns)
-    elif _loses_priority(order, terms, leaves):
-        received = now_ns if command.received_ns is None else command.received_ns
+        listing.waiting.activate(order)
+        market.new_secondary_id(order)
+        min_qty = terms.min_qty
+        _requeue(market, listing, order, command, terms, leaves, items, received, now_ns, min_qty)
+    elif _loses_position(order, terms, leaves):
         items.append(market.remove_from_book(listing, order, now_ns))
         if order.firm or not market.keeps_numbers:
             market.new_secondary_id(order)
-        _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
+        min_qty = terms.min_qty if terms.min_added else 0
+        _requeue(market, listing, order, command, terms, leaves, items, received, now_ns, min_qty)
     else:
         _keep_position(market, listing, order, command, terms, leaves, items, now_ns)
 
@@ -127,17 +132,25 @@ def _requested(listing: Listing, order: EngineOrder, command: ModifyOrder) -> _T
     if stop_px is None and not plain and ord_type in STOPS:
         stop_px = order.stop_px
     protection = order.protection_price
-    if not plain and ord_type in PROTECTED and time_in_force not in _AUCTION_ONLY:
-        protection = protection_price(listing, order.side, stop_px)
+    if not plain and ord_type in PROTECTED:
+        protection = None
+        if time_in_force not in _AUCTION_ONLY:
+            protection = protection_price(listing, order.side, stop_px)
+    expire_date = command.expire_date
+    if expire_date is None and time_in_force is not DAY and time_in_force == GTD:
+        expire_date = order.expire_date
     return _Terms(
         command.quantity,
         price,
         ord_type,
         time_in_force,
         max_floor,
-        command.min_qty or 0,
+        command.min_qty or order.min_qty,
+        bool(command.min_qty) and not order.min_qty,
         protection,
         stop_px,
+        expire_date,
+        stop_px is not None or (time_in_force == MOC and listing.status != FINAL_CLOSING_CALL),
     )
 
 
@@ -152,11 +165,12 @@ def _check(
         terms.ord_type,
         terms.time_in_force,
         terms.max_floor,
-        terms.min_qty,
-        order.expire_date if command.expire_date is None else command.expire_date,
+        terms.min_qty if terms.min_added else 0,
+        terms.expire_date,
         market.trade_date,
         terms.stop_px,
         order.routing if command.routing_instruction is None else command.routing_instruction,
+        order.min_qty,
     )
     plain = terms.ord_type is LIMIT and order.ord_type is LIMIT
     if reject is None and not plain and (order.ord_type in HIDDEN or terms.ord_type in HIDDEN):
@@ -164,30 +178,42 @@ def _check(
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
     if reject is None and listing.status != OPEN:
-        leaves = order.leaves + terms.quantity - order.quantity
+        # An order that leaves the book to wait leaves the auction as a canceled one does.
+        leaves = 0 if terms.waits else order.leaves + terms.quantity - order.quantity
         reject = check_bound(listing, order, terms.price, leaves)
     if reject is not None:
         return reject
-    if terms.time_in_force != order.time_in_force and (
-        terms.time_in_force in _AUCTION_ONLY or order.time_in_force in _AUCTION_ONLY
-    ):
-        return reject_codes.VALIDITY_INVALID
+    if order.min_qty:
+        if terms.min_qty != order.min_qty:
+            return reject_codes.MINIMUM_KEPT
+        if order.stop_px is not None and terms.min_qty > terms.quantity:
+            return reject_codes.MINIMUM_INVALID
     if (
         not plain
         and terms.ord_type in PROTECTED
         and terms.protection is None
-        and order.time_in_force not in _AUCTION_ONLY
+        and terms.time_in_force not in _AUCTION_ONLY
     ):
         return reject_codes.NO_REFERENCE_PRICE
-    other = market.by_client.get((order.session, order.security_id, command.cl_ord_id))
+    other = market.by_client.get((order.session, order.segment, command.cl_ord_id))
     if other is not None and other is not order:
         return reject_codes.DUPLICATE_ORDER
     return None
 
 
 def _loses_priority(order: EngineOrder, terms: _Terms, leaves: int) -> bool:
-    """Whether the change costs the order its queue position."""
-    if terms.price != order.price or leaves > order.leaves or terms.min_qty:
+    """Whether the change costs the order its priority, in the book or among those that wait."""
+    return (
+        terms.price != order.price
+        or leaves > order.leaves
+        or terms.min_added
+        or terms.stop_px != order.stop_px
+    )
+
+
+def _loses_position(order: EngineOrder, terms: _Terms, leaves: int) -> bool:
+    """Whether the change costs an order in the book its queue position."""
+    if _loses_priority(order, terms, leaves):
         return True
     if terms.time_in_force is not DAY and terms.time_in_force in (IOC, FOK):
         return True
@@ -209,8 +235,9 @@ def _update(order: EngineOrder, command: ModifyOrder, terms: _Terms, leaves: int
     order.min_qty = terms.min_qty
     order.protection_price = terms.protection
     order.stop_px = terms.stop_px
-    if command.expire_date is not None:
-        order.expire_date = command.expire_date
+    order.expire_date = terms.expire_date
+    if command.ord_tag_id is not None:
+        order.ord_tag_id = command.ord_tag_id
     if command.account is not None:
         order.account = command.account
     if command.investor_id is not None:
@@ -231,14 +258,15 @@ def _requeue(
     items: list[MarketItem],
     received_ns: int,
     now_ns: int,
+    min_qty: int,
 ) -> None:
-    """Re-enter an order that was removed from the book, as if it were new."""
+    """Enter an order that was removed from the book, or waited, as if it were new."""
     _update(order, command, terms, leaves)
     order.insert_time_ns = now_ns
     order.show()
     _report(market, order, command, now_ns)
     if listing.status == OPEN:
-        trade_or_queue(market, listing, order, received_ns, now_ns, items)
+        trade_or_queue(market, listing, order, received_ns, now_ns, items, min_qty)
         return
     items.append(market.add_to_book(listing, order, now_ns))
     publish_theoretical(market, listing, items, now_ns)
@@ -255,17 +283,42 @@ def _wait(
     items: list[MarketItem],
     now_ns: int,
 ) -> None:
-    """Turn the order into a stop order: remove it from the book until its stop price is reached."""
+    """Keep the order out of the book until it is triggered or the closing call starts."""
     if order.level is None:
         listing.waiting.remove(order)
     else:
         items.append(market.remove_from_book(listing, order, now_ns))
+    if _loses_priority(order, terms, leaves):
+        market.new_secondary_id(order)
     _update(order, command, terms, leaves)
     order.show()
     listing.waiting.add(order)
     _report(market, order, command, now_ns, working=False)
     refresh_auction(market, listing, items, now_ns)
     market.publish(items)
+
+
+def _change_hidden(
+    market: Market,
+    listing: Listing,
+    order: EngineOrder,
+    command: ModifyOrder,
+    terms: _Terms,
+    leaves: int,
+    received_ns: int,
+    now_ns: int,
+) -> None:
+    """Modify a hidden order, which trades at once if it is pegged."""
+    if _loses_priority(order, terms, leaves):
+        listing.waiting.remove(order)
+        market.new_secondary_id(order)
+        listing.waiting.add(order)
+    _update(order, command, terms, leaves)
+    order.show()
+    _report(market, order, command, now_ns)
+    if order.ord_type == PEGGED:
+        min_qty = terms.min_qty if terms.min_added else 0
+        enter_pegged(market, listing, order, received_ns, now_ns, min_qty)
 
 
 def _keep_position(
@@ -311,10 +364,10 @@ def _report(
 ) -> None:
     """Report to the owner; from now on the request's ClOrdID identifies the order."""
     before, new = order.cl_ord_id, command.cl_ord_id
-    by_client, session, security_id = market.by_client, order.session, order.security_id
-    del by_client[session, security_id, before]
+    by_client, session, segment = market.by_client, order.session, order.segment
+    del by_client[session, segment, before]
     order.cl_ord_id = new
-    by_client[session, security_id, new] = order
+    by_client[session, segment, new] = order
     market.modified(order, before, now_ns, working)
 
 

@@ -9,6 +9,8 @@ sessions, knows which those are and when they are connected.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import EngineOrder
@@ -39,6 +41,13 @@ _CANCEL = CxlRejResponseTo.CANCEL
 
 _OPERATIONAL_ERROR = ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR
 
+_ON_DISCONNECT = (
+    ExecRestatementReason.CANCEL_ON_HARD_DISCONNECTION,
+    ExecRestatementReason.CANCEL_ON_TERMINATE,
+    ExecRestatementReason.CANCEL_ON_DISCONNECT_AND_TERMINATE,
+)
+"""Reasons of a mass cancel after the owner's session ended (003 §4.7)."""
+
 _GOOD_TILL = (TimeInForce.GOOD_TILL_CANCEL, TimeInForce.GOOD_TILL_DATE)
 
 
@@ -48,10 +57,14 @@ def find_order(
     """Return the order that a request names, if it belongs to that session."""
     if order_id:
         order = market.orders.get(order_id)
-        if order is None or order.session != session or order.security_id != security_id:
+        if order is None or order.session != session:
             return None
-        return order
-    return market.by_client.get((session, security_id, orig_cl_ord_id))
+    else:
+        listing = market.listings.get(security_id)
+        if listing is None:
+            return None
+        order = market.by_client.get((session, listing.segment, orig_cl_ord_id))
+    return order if order is not None and order.security_id == security_id else None
 
 
 def cancel_order(market: Market, command: CancelOrder, now_ns: int) -> None:
@@ -111,11 +124,27 @@ def refresh_auction(market: Market, listing: Listing, items: list[MarketItem], n
         publish_theoretical(market, listing, items, now_ns)
 
 
+def publish_cancels(
+    market: Market, listings: Iterable[Listing], items: list[MarketItem], now_ns: int
+) -> None:
+    """Publish the end of many orders as one event, and then the auctions that it changed.
+
+    The event ends with its last deletion (000 §4.2.1): theoretical prices are separate events.
+    """
+    market.publish(items)
+    for listing in listings:
+        if listing.status != OPEN:
+            prices: list[MarketItem] = []
+            refresh_auction(market, listing, prices, now_ns)
+            market.publish(prices)
+
+
 def mass_cancel(market: Market, command: MassCancel, now_ns: int) -> None:
     """Cancel all of a session's orders that match the filters, as one event.
 
-    GTC and GTD orders are kept, and so are orders good for the auction that take part in its
-    theoretical price, and orders of instruments that currently accept no cancels.
+    GTC and GTD orders are kept, and so are orders of instruments that currently accept no cancels.
+    Of the orders that take part in the theoretical price of an auction, those good for the auction
+    are kept; when their owner has left, all of them.
     """
     market.exec_id += 1
     report_id = market.exec_id
@@ -140,10 +169,7 @@ def mass_cancel(market: Market, command: MassCancel, now_ns: int) -> None:
             mass_action_id=report_id,
             requested_by=0 if own else command.session,
         )
-    for listing in touched.values():
-        if listing.status != OPEN:
-            refresh_auction(market, listing, items, now_ns)
-    market.publish(items)
+    publish_cancels(market, touched.values(), items, now_ns)
     market.reports.append(
         MassCancelled(report_id, command.session, command.cl_ord_id, len(chosen), now_ns)
     )
@@ -194,7 +220,11 @@ def _is_meant(market: Market, command: MassCancel, order: EngineOrder) -> bool:
         return False
     if order.time_in_force in (GTC, GTD):
         return False
-    if order.time_in_force == MOA and participates(listing, order):
+    if (
+        (order.time_in_force == MOA or command.reason in _ON_DISCONNECT)
+        and order.level is not None
+        and participates(listing, order)
+    ):
         return False
     if command.reason != _OPERATIONAL_ERROR and check_bound(listing, order, order.price, 0):
         return False
@@ -214,6 +244,5 @@ def restate_orders(market: Market, command: RestateOrders, now_ns: int) -> None:
     for order_id in market.carried.pop(command.session, ()):
         order = market.orders.get(order_id)
         if order is not None:
-            working = order.level is not None
             reason = ExecRestatementReason.GT_RESTATEMENT
-            market.modified(order, 0, now_ns, working, reason)
+            market.modified(order, 0, now_ns, not order.waits, reason)

@@ -43,7 +43,7 @@ from pregao.exchange.engine.orders.validation import (
     check_order,
     protection_price,
 )
-from pregao.exchange.engine.phases.auction import publish_theoretical
+from pregao.exchange.engine.phases.auction import OSCILLATION, SELF_TRADE, publish_theoretical
 from pregao.exchange.engine.phases.trading_phases import FINAL_CLOSING_CALL, OPEN, call_auction
 
 _NEW = CxlRejResponseTo.NEW
@@ -74,7 +74,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         reject = check_investor(command.investor_id)
     if reject is None and market.protections and not command.mm_protection_reset:
         reject = check_protection(market, listing, command.firm, command.account)
-    client = (command.session, security_id, command.cl_ord_id)
+    client = (command.session, listing.segment, command.cl_ord_id)
     if reject is None and client in market.by_client:
         reject = reject_codes.DUPLICATE_ORDER
     protection: int | None = None
@@ -86,10 +86,15 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         and command.time_in_force not in (MOA, MOC)
     ):
         protection = protection_price(listing, command.side, command.stop_px)
+        # An immediate order without a counterparty is accepted and then canceled.
+        immediate = command.time_in_force in (IOC, FOK)
         if protection is None:
-            reject = reject_codes.NO_REFERENCE_PRICE
-        elif command.ord_type == MARKET_TO_LIMIT and not tradable_within(
-            listing, command.side, -key_of(command.side, protection), 1
+            if not immediate or listing.opposite(command.side).count:
+                reject = reject_codes.NO_REFERENCE_PRICE
+        elif (
+            command.ord_type == MARKET_TO_LIMIT
+            and not immediate
+            and not tradable_within(listing, command.side, -key_of(command.side, protection), 1)
         ):
             reject = reject_codes.NO_OPPOSITE_SIDE
     if reject is not None:
@@ -121,6 +126,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     order.prevention = command.self_trade_prevention
     order.routing = command.routing_instruction
     order.ord_tag_id = command.ord_tag_id
+    order.segment = listing.segment
     order.expire_date = command.expire_date
     order.protection_price = protection
     market.orders[order.order_id] = order
@@ -139,10 +145,13 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     if not plain and order.ord_type in HIDDEN:
         listing.waiting.add(order)
         if order.ord_type == PEGGED:
-            enter_pegged(market, listing, order, received, now_ns)
+            enter_pegged(market, listing, order, received, now_ns, order.min_qty)
         return
     if listing.status == OPEN:
-        trade_or_queue(market, listing, order, received, now_ns, [])
+        if not plain and protection is None:
+            cancel(market, order, now_ns)
+            return
+        trade_or_queue(market, listing, order, received, now_ns, [], order.min_qty)
         return
     items: list[MarketItem] = [market.add_to_book(listing, order, now_ns)]
     publish_theoretical(market, listing, items, now_ns)
@@ -160,10 +169,12 @@ def trade_or_queue(
     received_ns: int,
     now_ns: int,
     updates: list[MarketItem],
+    min_qty: int,
 ) -> None:
     """Execute an accepted order in the open book: trade, then queue or cancel what is left.
 
     ``updates`` has the book updates that the event already made (an order removed to be modified).
+    An order that cannot trade ``min_qty`` now is canceled.
     """
     buys = order.side == BUY
     keys = listing.offers.keys if buys else listing.bids.keys
@@ -171,14 +182,14 @@ def trade_or_queue(
     assert price is not None
     if not keys or (keys[-1] < (-price if buys else price) and not order.routing):
         # Nothing to trade with: by far the most frequent case.
-        if order.min_qty:
+        if min_qty:
             cancel(market, order, now_ns)
         else:
             _rest(market, listing, order, updates, now_ns)
         market.publish(updates)
         return
     execution = Execution(updates)
-    execute(market, listing, order, execution, now_ns)
+    execute(market, listing, order, execution, now_ns, min_qty)
     publish(market, listing, order, execution, received_ns, now_ns)
 
 
@@ -190,16 +201,21 @@ def _limit_key(order: EngineOrder) -> int:
 
 
 def execute(
-    market: Market, listing: Listing, order: EngineOrder, execution: Execution, now_ns: int
+    market: Market,
+    listing: Listing,
+    order: EngineOrder,
+    execution: Execution,
+    now_ns: int,
+    min_qty: int,
 ) -> None:
     """Match an order within an event, then rest or cancel what is left of it.
 
-    If the next trade would leave the auction band, the execution is ``blocked`` and the order is
-    left unchanged.
+    If the next trade would call an auction, the execution is ``blocked`` and the order is left
+    unchanged.
     """
     limit_key = _limit_key(order)
     updates = execution.updates
-    required = order.leaves if order.time_in_force == FOK else order.min_qty
+    required = order.leaves if order.time_in_force == FOK else min_qty
     if required and _tradable(market, listing, order, limit_key, required) < required:
         # A minimum quantity that cannot be met cancels the order immediately, like FOK.
         cancel(market, order, now_ns)
@@ -214,6 +230,13 @@ def execute(
         execution.cancelled += order.leaves
         cancel(market, order, now_ns, ExecRestatementReason.SELF_TRADING_PREVENTION)
         return
+    if execution.legs_closed:
+        execution.legs_closed = False
+        if order.leaves:
+            cancel(market, order, now_ns, ExecRestatementReason.MARKET_OPTION)
+        else:
+            _rest(market, listing, order, updates, now_ns)
+        return
     if execution.blocked:
         if order.leaves and order.time_in_force not in (IOC, FOK):
             return
@@ -227,8 +250,12 @@ def _tradable(
 ) -> int:
     """Return how much of the ``wanted`` quantity the order could trade now."""
     if order.investor_id:
-        return tradable_without(listing, order, limit_key, wanted)
-    tradable = tradable_within(listing, order.side, limit_key, wanted)
+        within = limit_key
+        if listing.strategy is not None:
+            within = listing.strategy.limit_key(order.side, limit_key)
+        tradable = tradable_without(listing, order, within, wanted)
+    else:
+        tradable = tradable_within(listing, order.side, limit_key, wanted)
     if order.routing and is_retail(listing, order):
         tradable += tradable_with_providers(market, listing, order, limit_key)
     return tradable
@@ -248,13 +275,17 @@ def publish(
     """
     aggressor = _AGGRESSOR[order.side]
     frozen = execution.blocked
+    reason = SELF_TRADE if execution.self_trade else OSCILLATION
     last_px = execution.last_px if execution.filled else None
     if execution.filled or not frozen:
         execution_event(market, listing, execution, aggressor, received_ns, now_ns)
         if not frozen:
             return
         execution = Execution()
-    items: list[MarketItem] = [*execution.updates, call_auction(market, listing, now_ns)]
+    items: list[MarketItem] = [
+        *execution.updates,
+        call_auction(market, listing, reason, now_ns),
+    ]
     _rest(market, listing, order, items, now_ns, last_px)
     listing.frozen_by = order
     publish_theoretical(market, listing, items, now_ns)

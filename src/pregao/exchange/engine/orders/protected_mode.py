@@ -19,7 +19,7 @@ from pregao.exchange.engine.model.operations_commands import (
     SetDelta,
     SetProtection,
 )
-from pregao.exchange.engine.orders.order_cancel import refresh_auction, withdraw
+from pregao.exchange.engine.orders.order_cancel import publish_cancels, withdraw
 from pregao.exchange.engine.orders.validation import GTC, GTD, MOC, check_cancel_state
 from pregao.exchange.engine.phases.auction import participates
 from pregao.exchange.engine.phases.trading_phases import AUCTIONS
@@ -102,9 +102,7 @@ def protect(market: Market, now_ns: int) -> None:
     if orders:
         market.touched.update(touched.keys() & market.implied_of.keys())
         market.triggered = [x for x in market.triggered if x.order_id not in orders]
-    for listing in touched.values():
-        refresh_auction(market, listing, items, now_ns)
-    market.publish(items)
+    publish_cancels(market, touched.values(), items, now_ns)
 
 
 def _watched(market: Market, protection: Protection) -> list[EngineOrder]:

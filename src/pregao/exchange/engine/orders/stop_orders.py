@@ -50,7 +50,7 @@ def _enter(market: Market, listing: Listing, batch: list[EngineOrder], now_ns: i
             _gather(market, listing, batch[index:], now_ns)
             return
         activate(market, listing, order, now_ns)
-        execute(market, listing, order, execution, now_ns)
+        execute(market, listing, order, execution, now_ns, order.min_qty)
         if execution.blocked or order is batch[-1]:
             publish(market, listing, order, execution, now_ns, now_ns)
 
@@ -73,7 +73,7 @@ def activate(market: Market, listing: Listing, order: EngineOrder, now_ns: int) 
 
     Its price was set when it was entered: it is moved to the nearest price within the hard limits.
     """
-    listing.waiting.remove(order)
+    listing.waiting.activate(order)
     price = order.protection_price if order.ord_type == STOP else order.price
     assert price is not None
     order.price = within_hard_limits(listing, price)

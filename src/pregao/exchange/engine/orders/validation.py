@@ -19,6 +19,8 @@ from pregao.exchange.engine.model.reject_codes import (
     DISCLOSED_INVALID,
     DISCLOSED_TOO_LARGE,
     EXPIRE_DATE_INVALID,
+    EXPIRE_DATE_NOT_ACCEPTED,
+    LEG_NOT_OPEN,
     MARKET_CLOSED,
     MARKET_FORBIDDEN,
     MARKET_PAUSED,
@@ -28,6 +30,7 @@ from pregao.exchange.engine.model.reject_codes import (
     PRICE_NOT_ACCEPTED,
     PRICE_NOT_POSITIVE,
     PRICE_OFF_TICK,
+    PRICE_OUTSIDE_LIMITS,
     PRICE_REQUIRED,
     QUANTITY_ABOVE_BAND,
     QUANTITY_OFF_LOT,
@@ -113,23 +116,24 @@ def check_order(
     trade_date: date,
     stop_px: int | None = None,
     routing: int = 0,
+    kept_min_qty: int = 0,
 ) -> Reject | None:
-    """Return the reason to reject an order, or None."""
+    """Return the reason to reject an order, or None.
+
+    ``kept_min_qty`` is a minimum quantity from an earlier request, which this one does not name.
+    """
     status = listing.status
     if status != OPEN and (reject := check_auction_end(listing) or check_state(status)) is not None:
         return reject
     if not listing.takes_orders:
         return NOT_TRADED_IN_BOOK.because(listing.instrument.symbol)
-    if not listing.min_qty <= quantity <= listing.max_qty:
-        return _quantity_range(listing, quantity)
-    if quantity % listing.lot:
-        return QUANTITY_OFF_LOT.because(f"{quantity} is not a multiple of {listing.lot}")
-    limit = listing.volume_limit
-    if limit is not None and quantity > limit:
-        return QUANTITY_ABOVE_BAND.because(f"{quantity} is above {limit}")
+    if listing.strategy is not None and (reject := check_legs(listing, price)) is not None:
+        return reject
+    if (reject := check_quantity(listing, quantity)) is not None:
+        return reject
     plain = ord_type is LIMIT
     if (
-        not (plain and time_in_force is DAY)
+        not (plain and time_in_force is DAY and expire_date is None)
         and (
             reject := _check_kind(listing, status, ord_type, time_in_force, expire_date, trade_date)
         )
@@ -151,11 +155,42 @@ def check_order(
         if (reject := check_price(listing, price)) is not None:
             return reject
     if (routing or (not plain and ord_type in HIDDEN)) and (
-        reject := _check_routing(ord_type, time_in_force, max_floor, min_qty, routing)
+        reject := _check_routing(
+            ord_type, time_in_force, max_floor, min_qty or kept_min_qty, routing
+        )
     ) is not None:
         return reject
     if max_floor or min_qty:
         return _check_parts(listing, quantity, max_floor, min_qty, time_in_force, status)
+    return None
+
+
+def check_legs(listing: Listing, price: int | None) -> Reject | None:
+    """Return the reject if the legs of a user-defined spread could not trade with it, or None.
+
+    In an auction orders are collected whatever the states of the legs; it ends when they are open.
+    """
+    strategy = listing.strategy
+    if strategy is None:
+        return None
+    if listing.status == OPEN and (closed := strategy.closed_leg) is not None:
+        return LEG_NOT_OPEN.because(f"{closed.instrument.symbol} is {closed.status.name}")
+    if price is not None and not price % listing.tick and strategy.leg_prices(price) is None:
+        return PRICE_OUTSIDE_LIMITS.because(
+            "no prices of its legs within their limits add up to it"
+        )
+    return None
+
+
+def check_quantity(listing: Listing, quantity: int) -> Reject | None:
+    """Return the reason to reject a quantity of an order or a cross, or None."""
+    if not listing.min_qty <= quantity <= listing.max_qty:
+        return _quantity_range(listing, quantity)
+    if quantity % listing.lot:
+        return QUANTITY_OFF_LOT.because(f"{quantity} is not a multiple of {listing.lot}")
+    limit = listing.volume_limit
+    if limit is not None and quantity > limit:
+        return QUANTITY_ABOVE_BAND.because(f"{quantity} is above {limit}")
     return None
 
 
@@ -220,6 +255,8 @@ def _check_kind(
 ) -> Reject | None:
     """Check an order type and validity against the instrument, its state and each other."""
     auction = status in AUCTIONS
+    if expire_date is not None and time_in_force != GTD:
+        return EXPIRE_DATE_NOT_ACCEPTED
     if time_in_force in (GTC, GTD):
         if not listing.instrument.allows_good_till:
             return VALIDITY_NOT_SUPPORTED

@@ -49,6 +49,7 @@ PROTECTION = "protection band"
 RANDOM_END = "random end"
 OSCILLATION = "oscillation"
 SYNCHRONIZATION = "synchronization"
+SELF_TRADE = "self-trading"
 _HUNDRED_PERCENT = 100 * PRICE_SCALE
 
 

@@ -2,9 +2,10 @@
 
 An instrument follows its group unless it has its own state; the more restrictive of the two
 applies. FORBIDDEN (for a group: PRE-CLOSE) lets a running auction continue, and a forbidden
-instrument remains so until it rejoins its group by command. An auction that ends in OPEN or CLOSE
-is uncrossed before the change is published; MOC orders enter the book when the closing call has
-started.
+instrument remains so until it rejoins its group by command. An auction that ends, in whatever
+state, is uncrossed before the change is published. An instrument that stays in its auction when its
+group moves on says so before the phase, so that receivers keep its theoretical price. MOC orders
+enter the book when the closing call has started.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ from pregao.exchange.engine.model.operations_commands import (
     SetSecurityStatus,
 )
 from pregao.exchange.engine.phases.auction import (
-    OSCILLATION,
     PROTECTION,
     RANDOM_END,
     SYNCHRONIZATION,
@@ -84,12 +84,14 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
     if group is None:
         raise UsageError(f"no instrument is listed in a group named {command.group!r}")
     _check_state(command.phase)
+    scheduled_end = group.open_time_ns
     group.phase = command.phase
     if command.session is not None:
         group.session = command.session
     group.open_time_ns = command.open_time_ns if command.phase == RESERVED else None
     group.auction = command.auction if command.phase in AUCTIONS else None
     group.since_ns = now_ns
+    held: list[MarketItem] = []
     before: list[MarketItem] = []
     after: list[MarketItem] = []
     news: list[MarketItem] = []
@@ -98,13 +100,13 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
         if command.phase == RESERVED and listing.own_status not in (None, FORBIDDEN):
             detach(market, listing, None, None, now_ns)
             after.append(_status(market, listing, RESERVED, REJOINS, group.open_time_ns, now_ns))
-        if (held_news := _held(market, listing, command.phase, now_ns)) is not None:
-            news.append(held_news)
+        if _stays(market, listing, command.phase, scheduled_end, news, now_ns):
             open_time = listing.open_time_ns
-            after.append(_status(market, listing, RESERVED, _CHANGED, open_time, now_ns))
+            held.append(_status(market, listing, RESERVED, _CHANGED, open_time, now_ns))
         elif listing.own_status is None:
             _follow(market, listing, now_ns)
         _change(market, listing, command.new_session, before, after, now_ns)
+    market.publish(held, event=False)
     _publish(market, before, phase_message(market, group, command.new_session, now_ns), after)
     market.publish(news, event=False)
     for listing in group.members:
@@ -115,17 +117,42 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
             publish_status_change(market, pair, pair.group.phase, REJOINS, now_ns)
 
 
-def _held(market: Market, listing: Listing, phase: TradingStatus, now_ns: int) -> News | None:
-    """Keep an instrument in its auction if it must not open with its group yet; return the news."""
-    if phase != OPEN or listing.own_status is not None or listing.status not in AUCTIONS:
-        return None
-    if (news := postpone(market, listing, now_ns)) is not None:
-        return news
-    if listing.pair is None or not _must_wait(listing, listing.pair):
-        return None
+def _stays(
+    market: Market,
+    listing: Listing,
+    phase: TradingStatus,
+    scheduled_end_ns: int | None,
+    news: list[MarketItem],
+    now_ns: int,
+) -> bool:
+    """Keep an instrument in its auction if it must not follow its group yet.
+
+    ``scheduled_end_ns`` is the end that the phase before had. Appends the news about it.
+    """
+    if listing.own_status is not None or listing.status not in AUCTIONS:
+        return False
+    if phase == FORBIDDEN and listing.status == RESERVED:
+        if scheduled_end_ns is None or scheduled_end_ns > now_ns:
+            _detach_in_auction(market, listing, scheduled_end_ns, now_ns)
+            return True
+    elif phase != OPEN:
+        return False
+    if (postponed := postpone(market, listing, now_ns)) is not None:
+        news.append(postponed)
+        return True
+    if phase != OPEN or listing.pair is None or not _must_wait(listing, listing.pair):
+        return False
     detach(market, listing, RESERVED, None, now_ns)
     listing.pending = True
-    return announcement(listing, SYNCHRONIZATION, now_ns)
+    news.append(announcement(listing, SYNCHRONIZATION, now_ns))
+    return True
+
+
+def _detach_in_auction(market: Market, listing: Listing, end_ns: int | None, now_ns: int) -> None:
+    """Separate an instrument from its group within an auction, which keeps its rules."""
+    rules, extended = listing.auction, listing.extended
+    detach(market, listing, RESERVED, end_ns, now_ns)
+    watch_for_extension(listing, rules, end_ns, now_ns, extended)
 
 
 def _must_wait(listing: Listing, pair: Listing) -> bool:
@@ -140,6 +167,8 @@ def postpone(market: Market, listing: Listing, now_ns: int) -> News | None:
 
     The caller publishes the state, then the news.
     """
+    if not legs_ready(listing):
+        return _hold(market, listing, now_ns)
     rules = listing.auction
     if rules is None:
         return None
@@ -147,12 +176,50 @@ def postpone(market: Market, listing: Listing, now_ns: int) -> News | None:
         return extend(market, listing, now_ns + rules.extension_ns, PROTECTION, now_ns)
     if not rules.random_ns or listing.closes_ns is not None:
         return None
-    extended = listing.extended
-    detach(market, listing, RESERVED, None, now_ns)
-    watch_for_extension(listing, rules, None, now_ns, extended)
+    _detach_in_auction(market, listing, None, now_ns)
     listing.closes_ns = now_ns + random_extension_ns(market, listing, rules, now_ns)
     _plan(market, listing, listing.closes_ns)
     return announcement(listing, RANDOM_END, now_ns)
+
+
+def legs_ready(listing: Listing) -> bool:
+    """Whether an auction of a user-defined spread can end: its legs can trade what it would."""
+    strategy, uncrossing = listing.strategy, listing.theoretical
+    return strategy is None or uncrossing is None or strategy.trades_at(uncrossing.price)
+
+
+def _hold(market: Market, listing: Listing, now_ns: int) -> News:
+    """Continue the auction of a user-defined spread until its legs can trade; return the news."""
+    detach(market, listing, RESERVED, None, now_ns)
+    listing.pending = True
+    market.held.append(listing)
+    market.follows = True
+    return announcement(listing, SYNCHRONIZATION, now_ns)
+
+
+def release_spreads(market: Market, now_ns: int) -> bool:
+    """End the auctions of user-defined spreads whose legs can trade now; return whether any did."""
+    waiting, market.held = market.held, []
+    released = False
+    for listing in waiting:
+        if not listing.pending or market.listings.get(listing.security_id) is not listing:
+            continue  # market operations have set another state
+        if listing.group.phase == OPEN and legs_ready(listing):
+            detach(market, listing, None, None, now_ns)
+            publish_status_change(market, listing, OPEN, REJOINS, now_ns)
+            released = True
+        else:
+            market.held.append(listing)
+    return released
+
+
+def _check_legs_ready(listing: Listing, status: TradingStatus) -> None:
+    """Refuse to end the auction of a user-defined spread while its legs cannot trade."""
+    if status == OPEN and listing.status in AUCTIONS and not legs_ready(listing):
+        raise UsageError(
+            f"the auction of {listing.instrument.symbol} cannot end: its legs must be open and "
+            "have prices within their hard limits that add up to its theoretical price"
+        )
 
 
 def extend(market: Market, listing: Listing, end_ns: int, reason: str, now_ns: int) -> News:
@@ -169,6 +236,7 @@ def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int)
     """Set an instrument's own state."""
     listing = market.listing(command.security_id)
     _check_state(command.status)
+    _check_legs_ready(listing, ruling(listing.group.phase, command.status))
     if command.open_time_ns is not None and command.open_time_ns <= now_ns:
         raise UsageError(
             f"the end of the auction of {listing.instrument.symbol} must be in the future"
@@ -191,12 +259,13 @@ def rejoin_group(market: Market, command: RejoinGroup, now_ns: int) -> None:
             f"{listing.instrument.symbol} already follows the phase of its group "
             f"{listing.group.name!r}"
         )
+    _check_legs_ready(listing, listing.group.phase)
     detach(market, listing, None, None, now_ns)
     publish_status_change(market, listing, listing.group.phase, REJOINS, now_ns)
 
 
-def call_auction(market: Market, listing: Listing, now_ns: int) -> SecurityStatus:
-    """Freeze an instrument whose next trade would leave the auction band.
+def call_auction(market: Market, listing: Listing, reason: str, now_ns: int) -> SecurityStatus:
+    """Freeze an instrument whose next trade calls an auction.
 
     The caller adds the order that called the auction, and publishes.
     """
@@ -205,7 +274,7 @@ def call_auction(market: Market, listing: Listing, now_ns: int) -> SecurityStatu
     if rules is not None:
         if rules.duration_ns is not None:
             end = now_ns + rules.duration_ns
-        market.announced.append(announcement(listing, OSCILLATION, now_ns))
+        market.announced.append(announcement(listing, reason, now_ns))
         market.follows = True
     detach(market, listing, RESERVED, end, now_ns)
     listing.status = RESERVED
@@ -306,8 +375,16 @@ def _change(
     ``before`` collects messages to publish before the change (an auction's trades, orders that end
     with it), ``after`` its consequences (activated orders, a theoretical price).
     """
+    was = listing.status
     status = listing.status = ruling(listing.group.phase, listing.own_status)
     priced = listing.theoretical is not None
+    closing: list[MarketItem] = []
+    if status in _UNCROSSED_ON_ENTRY or _ends_auction(was, status, listing.own_status):
+        if legs_ready(listing):
+            closing = uncross(market, listing, before, now_ns)
+        _thaw(market, listing, before, now_ns)
+        _expire_auction_orders(market, listing, before, now_ns)
+        before += closing
     if status in AUCTIONS:
         if new_session:
             reset_statistics(listing)
@@ -315,18 +392,23 @@ def _change(
             _wake_closing_orders(market, listing, after, now_ns)
         publish_theoretical(market, listing, after, now_ns)
         return
-    closing: list[MarketItem] = []
-    if status in _UNCROSSED_ON_ENTRY:
-        closing = uncross(market, listing, before, now_ns)
-        _thaw(market, listing, before, now_ns)
-        _expire_auction_orders(market, listing, before, now_ns)
     clear_theoretical(listing)
-    before += closing
     if priced and not closing and listing.own_status in AUCTIONS:
         # The group's phase ended the instrument's own auction, which its own status does not show.
         before += theoretical_deletions(market, listing.security_id, now_ns)
     if new_session:
         reset_statistics(listing)
+
+
+def _ends_auction(was: TradingStatus, status: TradingStatus, own: TradingStatus | None) -> bool:
+    """Whether a change ends an auction, which trades before it (000 §14.1).
+
+    A closing call that is extended continues as RESERVED; the auction of an instrument's own state
+    is only suspended by a phase of its group.
+    """
+    if was not in AUCTIONS or status in (was, RESERVED):
+        return False
+    return own not in AUCTIONS or own == status
 
 
 def _thaw(market: Market, listing: Listing, items: list[MarketItem], now_ns: int) -> None:
@@ -365,7 +447,7 @@ def _wake_closing_orders(
     for order in listing.waiting:
         if order.time_in_force != TimeInForce.AT_THE_CLOSE:
             continue
-        listing.waiting.remove(order)
+        listing.waiting.activate(order)
         market.new_secondary_id(order)
         order.insert_time_ns = now_ns
         items.append(market.add_to_book(listing, order, now_ns))

@@ -6,7 +6,7 @@ one of the underlying with buyer and seller swapped:
 
     declared ──▶ PENDING ──accepted──▶ ACCEPTED
                     ├─────refused────▶ PASS
-                    ├────canceled────▶ CANCELED (also with a delisted forward)
+                    ├────canceled────▶ CANCELED (also if its instrument is delisted)
                     └──day's end─────▶ EXPIRED
 """
 
@@ -216,11 +216,19 @@ def expire_declarations(market: Market, now_ns: int) -> None:
 
 
 def cancel_declarations(market: Market, security_id: int, now_ns: int) -> None:
-    """Cancel the pending declarations of a forward that is delisted."""
+    """Cancel the pending declarations that an instrument ends with: of a forward or its cash."""
     for each in list(market.declarations.values()):
-        if each.terms.security_id == security_id:
+        if security_id in _instruments(market, each.terms):
             del market.declarations[each.quote_id]
             _report_to_both(market, each, QuoteStatus.CANCELED, now_ns)
+
+
+def _instruments(market: Market, terms: DeclareForward) -> tuple[int, ...]:
+    """Return the instruments that accepting a declaration would trade."""
+    if not terms.with_cash and terms.cash_trade_id is None:
+        return (terms.security_id,)
+    cash = _underlying(market, market.listings[terms.security_id])
+    return (terms.security_id,) if cash is None else (terms.security_id, cash.security_id)
 
 
 def _report_to_both(

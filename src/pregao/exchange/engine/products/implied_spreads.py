@@ -2,17 +2,20 @@
 
 An implied-in order of a spread represents orders of its legs at their best prices: an order that
 trades with it trades with them. A trade between two orders of a user-defined spread is published in
-the legs as well, at prices that add up to it. Each instrument has a separate event.
+the legs as well, at prices that add up to it: they trade only while all legs are open and have such
+prices within their hard limits. Each instrument has a separate event.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market, SpreadFill
 from pregao.exchange.engine.book.order_book import BUY, BookSide, EngineOrder, LegOrder
 from pregao.exchange.engine.matching.matching import Execution, execution_event, match
+from pregao.exchange.engine.matching.price_bands import hard_limits
 from pregao.exchange.engine.matching.statistics import matched
 from pregao.exchange.engine.model.enums import (
     RATIO_SCALE,
@@ -58,6 +61,33 @@ class Spread:
         self.legs = legs
         self.implied: dict[OrderSide, EngineOrder] = {}
 
+    @property
+    def closed_leg(self) -> Listing | None:
+        """First leg that is not open, or None: then no leg can trade."""
+        return next((leg.listing for leg in self.legs if leg.listing.status != OPEN), None)
+
+    def trades_at(self, price: int) -> bool:
+        """Whether all legs can trade at prices that add up to this one."""
+        return self.closed_leg is None and self.leg_prices(price) is not None
+
+    def leg_prices(self, price: int) -> list[int] | None:
+        """Return prices of the legs that add up to a price of the spread, or None."""
+        return _leg_prices(self, price)
+
+    def limit_key(self, side: OrderSide, limit_key: int) -> int:
+        """Return the worst key of the opposite side that an order of this side can trade with.
+
+        Prices at which the legs cannot trade end the walk, whatever follows them.
+        """
+        opposite = self.listing.opposite(side)
+        for key in reversed(opposite.keys):
+            price = opposite.levels[key].price
+            if key < limit_key:
+                break
+            if price is not None and not self.trades_at(price):
+                return key + 1
+        return limit_key
+
 
 def register(market: Market, listing: Listing) -> None:
     """Register a spread if its legs are listed and its ratios are integers."""
@@ -70,6 +100,8 @@ def register(market: Market, listing: Listing) -> None:
     if not legs or len(legs) < len(instrument.legs):
         return
     spread = market.spreads[listing.security_id] = Spread(listing, legs)
+    if instrument.multi_leg_model == MultiLegModel.USER_DEFINED:
+        listing.strategy = spread
     if instrument.implied_market_indicator:
         for security_id in (listing.security_id, *(leg.listing.security_id for leg in legs)):
             market.implied_of.setdefault(security_id, []).append(spread)
@@ -90,6 +122,7 @@ def unregister(market: Market, security_id: int, now_ns: int) -> None:
                     market.forget(order)
             market.publish(items)
             del market.spreads[spread.listing.security_id]
+            spread.listing.strategy = None
             for found in market.implied_of.values():
                 if spread in found:
                     found.remove(spread)
@@ -192,7 +225,7 @@ def _derive(spread: Spread, side: OrderSide) -> tuple[int, int] | None:
         best = None
         if leg.listing.status == OPEN:
             best = _best(leg.listing.side(leg.side_for(side)))
-        if best is None:
+        if best is None or not _within_limits(leg.listing, best[0]):
             return None
         price += leg.weight * best[0]
         capacity = best[1] // leg.ratio
@@ -214,6 +247,12 @@ def _best(side: BookSide) -> tuple[int, int] | None:
         if level.price is not None and shown:
             return level.price, shown
     return None
+
+
+def _within_limits(leg: Listing, price: int) -> bool:
+    """Whether a leg can trade at a price without an auction: otherwise only the others would."""
+    low, high = hard_limits(leg)
+    return max(low, leg.auction_low) <= price <= min(high, leg.auction_high)
 
 
 def _new_implied(
@@ -284,14 +323,14 @@ def _trade_with_legs(
     improvement = fill.price - sum(
         leg.weight * prices[leg.listing.security_id] for leg in spread.legs
     )
+    absorbing = _absorbing_leg(spread, prices, improvement) if improvement else None
     for leg in spread.legs:
         side = leg.side_for(owner.side)
         price = prices[leg.listing.security_id]
         execution = Execution()
         execution.sub_type = TrdSubType.LEG_TRADE
-        if improvement and abs(leg.weight) == 1:
+        if leg is absorbing:
             execution.price = price + improvement * leg.weight
-            improvement = 0
         order = _leg_order(leg, owner, side, price, fill.quantity * leg.ratio, now_ns)
         limit_key = -price if side == BUY else price
         match(market, leg.listing, order, limit_key, execution, now_ns)
@@ -299,11 +338,21 @@ def _trade_with_legs(
         market.touched.add(leg.listing.security_id)
 
 
+def _absorbing_leg(spread: Spread, prices: dict[int, int], improvement: int) -> SpreadLeg | None:
+    """Return the first leg of ratio 1 that stays within its limits, or else the first one."""
+    legs = [leg for leg in spread.legs if leg.ratio == 1]
+    for leg in legs:
+        price = prices[leg.listing.security_id] + improvement * leg.weight
+        if _within_limits(leg.listing, price):
+            return leg
+    return legs[0] if legs else None
+
+
 def _publish_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) -> None:
     """Publish in the legs what two orders of a spread traded with each other."""
-    prices = leg_prices(spread, fill.price)
+    prices = spread.leg_prices(fill.price)
     if prices is None:
-        return
+        return  # of an order that market operations entered
     for leg, price in zip(spread.legs, prices, strict=True):
         quantity = fill.quantity * leg.ratio
         execution = Execution()
@@ -337,33 +386,81 @@ def _publish_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int)
         execution_event(market, leg.listing, execution, aggressor, now_ns, now_ns)
 
 
-def leg_prices(spread: Spread, price: int) -> list[int] | None:
+def _leg_prices(spread: Spread, price: int) -> list[int] | None:
     """Return prices of the legs that add up to that of the spread, or None if there are none.
 
     Each leg is at its reference price, except the one with the smallest ratio, which absorbs the
     difference. If the difference is not divisible by its ratio, another leg moves by a few ticks.
+    Legs move further where the hard limits of the absorbing one require it.
     """
+    tick = spread.listing.tick
     prices: list[int] = []
+    limits: list[tuple[int, int]] = []
     for leg in spread.legs:
         reference = leg.listing.reference_price()
         if reference is None:
             return None
-        prices.append(reference // leg.listing.tick * leg.listing.tick)
+        low, high = _ticks_within_limits(leg.listing)
+        if low > high:
+            return None
+        prices.append(min(max(reference // leg.listing.tick, low), high))
+        limits.append((low, high))
     weights = [leg.weight for leg in spread.legs]
-    missing = price - sum(w * each for w, each in zip(weights, prices, strict=True))
-    tick = spread.listing.tick
+    missing, rest = divmod(price, tick)
+    if rest:
+        return None
+    missing -= sum(w * each for w, each in zip(weights, prices, strict=True))
+    found = _absorb(weights, prices, limits, missing)
+    return None if found is None else [each * tick for each in found]
+
+
+def _ticks_within_limits(leg: Listing) -> tuple[int, int]:
+    """Return the lowest and the highest price at which a leg can trade, in ticks."""
+    low, high = hard_limits(leg)
+    if not leg.instrument.allows_any_sign:
+        low = max(low, 1)
+    return -(-low // leg.tick), high // leg.tick
+
+
+def _absorb(
+    weights: Sequence[int],
+    prices: Sequence[int],
+    limits: Sequence[tuple[int, int]],
+    missing: int,
+) -> list[int] | None:
+    """Move prices by ``missing`` in total, counted with their weights, or return None."""
     by_ratio = sorted(range(len(weights)), key=lambda index: (abs(weights[index]), -index))
     adjusted, *others = by_ratio
-    ratio = abs(weights[adjusted])
+    weight = weights[adjusted]
+    low, high = limits[adjusted]
+    moved = list(prices)
+    # What the adjusted leg cannot absorb within its limits is left to the others, in turn.
+    bounds = sorted((weight * (low - prices[adjusted]), weight * (high - prices[adjusted])))
     for other in others:
-        for steps in range(ratio):
-            moved = steps * tick
-            rest = missing - weights[other] * moved
-            if rest % (ratio * tick) == 0:
-                prices[other] += moved
-                prices[adjusted] += rest // weights[adjusted]
-                return prices if all(each > 0 for each in prices) else None
+        excess = missing - min(max(missing, bounds[0]), bounds[1])
+        if not excess:
+            break
+        own = weights[other]
+        steps = -(-abs(excess) // abs(own)) * (1 if (excess > 0) == (own > 0) else -1)
+        at = min(max(moved[other] + steps, limits[other][0]), limits[other][1])
+        missing -= own * (at - moved[other])
+        moved[other] = at
+    # A few ticks of another leg make the rest divisible by the ratio of the adjusted one.
+    for other in others:
+        for steps in _nearest(abs(weight)):
+            rest = missing - weights[other] * steps
+            if rest % weight:
+                continue
+            at, own = moved[adjusted] + rest // weight, moved[other] + steps
+            if low <= at <= high and limits[other][0] <= own <= limits[other][1]:
+                moved[adjusted], moved[other] = at, own
+                return moved
     return None
+
+
+def _nearest(count: int) -> list[int]:
+    """Return numbers of ticks to try: upwards first, then downwards."""
+    return [*range(count), *range(-1, -count, -1)]
 
 
 def _leg_order(

@@ -8,6 +8,7 @@ from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.matching.price_bands import refresh
 from pregao.exchange.engine.model.enums import ExecRestatementReason, SecurityUpdateAction
 from pregao.exchange.engine.model.events import MarketItem, SecurityDefinition
+from pregao.exchange.engine.model.instruments import MultiLegModel
 from pregao.exchange.engine.model.operations_commands import (
     AddInstrument,
     ChangeInstrument,
@@ -32,7 +33,7 @@ def add_instrument(market: Market, command: AddInstrument, now_ns: int) -> None:
 
 
 def change_instrument(market: Market, command: ChangeInstrument, now_ns: int) -> None:
-    """Replace a definition, keeping the group and the channel.
+    """Replace a definition, keeping the group, the channel and the market segment.
 
     A new corporate action cancels the orders that outlive the day, since it changes what they
     trade.
@@ -42,10 +43,11 @@ def change_instrument(market: Market, command: ChangeInstrument, now_ns: int) ->
     if (
         instrument.security_group != listing.instrument.security_group
         or instrument.channel != listing.instrument.channel
+        or instrument.market_segment_id != listing.instrument.market_segment_id
     ):
         raise UsageError(
-            f"{instrument.symbol} cannot change its group or channel during the day: "
-            "remove it and add it again"
+            f"{instrument.symbol} cannot change its group, channel or market segment during the "
+            "day: remove it and add it again"
         )
     action = instrument.corporate_action_event_id
     if action is not None and action != listing.instrument.corporate_action_event_id:
@@ -69,8 +71,13 @@ def _cancel_good_till(market: Market, listing: Listing, now_ns: int) -> None:
 
 
 def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) -> None:
-    """Delist an instrument, after canceling its orders and declarations."""
+    """Delist an instrument, after canceling its orders and declarations.
+
+    User-defined spreads with it as a leg are delisted first: without it they could not trade.
+    """
     listing = market.listing(command.security_id)
+    for spread in _strategies_with_leg(market, listing.security_id):
+        remove_instrument(market, RemoveInstrument(spread.security_id), now_ns)
     items: list[MarketItem] = []
     clear_side(market, listing, listing.bids, items, now_ns)
     clear_side(market, listing, listing.offers, items, now_ns)
@@ -81,6 +88,7 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     cancel_declarations(market, listing.security_id, now_ns)
     unregister(market, listing.security_id, now_ns)
     del market.listings[listing.security_id]
+    market.user_spreads.pop(listing.security_id, None)
     listing.group.members.remove(listing)
     listing.active_auction = False
     listing.window_ns = None
@@ -93,3 +101,13 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
             # Only the end of this instrument's auction would have ended the pair's.
             detach(market, pair, None, None, now_ns)
             publish_status_change(market, pair, pair.group.phase, REJOINS, now_ns)
+
+
+def _strategies_with_leg(market: Market, security_id: int) -> list[Listing]:
+    """Return the user-defined spreads that have an instrument as a leg."""
+    return [
+        listing
+        for listing in market.listings.values()
+        if listing.instrument.multi_leg_model == MultiLegModel.USER_DEFINED
+        and any(leg.security_id == security_id for leg in listing.instrument.legs)
+    ]

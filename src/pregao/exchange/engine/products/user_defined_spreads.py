@@ -29,7 +29,11 @@ from pregao.exchange.engine.model.instruments import (
     PutOrCall,
     SecurityType,
 )
-from pregao.exchange.engine.model.operations_commands import AddInstrument, RemoveInstrument
+from pregao.exchange.engine.model.operations_commands import (
+    AddInstrument,
+    RemoveInstrument,
+    SetBlacklisted,
+)
 from pregao.exchange.engine.model.reports import SpreadDefined
 from pregao.exchange.engine.products.implied_spreads import register
 from pregao.exchange.engine.products.instrument_changes import add_instrument, remove_instrument
@@ -350,19 +354,25 @@ def _instrument(market: Market, legs: list[StrategyLeg]) -> Instrument:
     )
 
 
+def set_blacklisted(market: Market, command: SetBlacklisted, _now_ns: int) -> None:
+    """Allow or forbid an instrument as a leg of new spreads; those that exist stay."""
+    security_id = market.listing(command.security_id).security_id
+    if command.blacklisted:
+        market.no_legs |= {security_id}
+    else:
+        market.no_legs -= {security_id}
+
+
 def note_activity(market: Market) -> None:
     """Record, before a day ends, which spreads traded or have orders."""
     for security_id in market.user_spreads:
-        listing = market.listings.get(security_id)
-        if listing is not None and (listing.trades or listing.bids.count or listing.offers.count):
+        listing = market.listings[security_id]
+        if listing.trades or listing.bids.count or listing.offers.count:
             market.user_spreads[security_id] = market.trade_date
 
 
 def remove_idle(market: Market, now_ns: int) -> None:
     """Delist spreads that have been unused for more than seven days."""
     for security_id, last in list(market.user_spreads.items()):
-        if security_id not in market.listings:
-            del market.user_spreads[security_id]
-        elif market.trade_date - last > IDLE:
+        if market.trade_date - last > IDLE:
             remove_instrument(market, RemoveInstrument(security_id), now_ns)
-            del market.user_spreads[security_id]

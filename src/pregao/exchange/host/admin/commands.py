@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -11,19 +11,30 @@ from pregao.errors import EncodeError, UsageError
 from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.model.enums import (
+    OpenCloseSettlFlag,
+    OrderSide,
+    PriceBandMidpoint,
     PriceBandType,
+    PriceLimitType,
+    PriceType,
+    ProtectionScope,
     SecurityUpdateAction,
+    SettlPriceType,
     TradingSession,
     TradingStatus,
+    TrdSubType,
 )
 from pregao.exchange.engine.model.instrument_loader import parse_catalogue
 from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.operations_commands import (
     AddInstrument,
+    AmendTrade,
     AnswerGiveUp,
     BustTrade,
     ChangeInstrument,
+    DeleteSide,
     EndDay,
+    EnterTrade,
     ExpelOrder,
     LinkAccounts,
     PairAuctions,
@@ -32,12 +43,20 @@ from pregao.exchange.engine.model.operations_commands import (
     RejoinGroup,
     RemoveInstrument,
     RemoveProtection,
+    ResetBook,
     ResetChannel,
+    ResetStream,
+    SetBlacklisted,
+    SetClosingPrice,
+    SetDelta,
     SetGroupPhase,
+    SetOpenInterest,
     SetPosition,
     SetPriceBand,
     SetProtection,
+    SetQuantityBand,
     SetSecurityStatus,
+    SetSettlementPrice,
     StartDay,
 )
 from pregao.exchange.host.admin import control_requests as requests
@@ -55,6 +74,8 @@ def engine_commands(name: str, request: ControlRequest, engine: MatchingEngine) 
             return _phase(request, engine)
         case requests.HaltRequest():
             return [SetSecurityStatus(_id(engine, request.symbol), TradingStatus.PAUSE)]
+        case requests.ForbidRequest():
+            return [SetSecurityStatus(_id(engine, request.symbol), TradingStatus.FORBIDDEN)]
         case requests.AuctionRequest():
             security_id, end = _id(engine, request.symbol), request.until_ns
             return [SetSecurityStatus(security_id, TradingStatus.RESERVED, end)]
@@ -62,8 +83,12 @@ def engine_commands(name: str, request: ControlRequest, engine: MatchingEngine) 
             return [RejoinGroup(_id(engine, request.symbol))]
         case requests.BustRequest():
             return [BustTrade(_id(engine, request.symbol), request.trade)]
+        case requests.EnterTradeRequest() | requests.AmendTradeRequest():
+            return [_trade(request, engine)]
         case requests.CancelRequest():
             return [ExpelOrder(request.order)]
+        case requests.DeleteSideRequest():
+            return [DeleteSide(_id(engine, request.symbol), OrderSide[request.side])]
         case requests.NewsRequest():
             about = _id(engine, request.symbol) if request.symbol else None
             headline = request.headline.strip()
@@ -72,11 +97,36 @@ def engine_commands(name: str, request: ControlRequest, engine: MatchingEngine) 
             return _listed(name, request, engine)
         case requests.RemoveRequest():
             return [RemoveInstrument(_id(engine, request.symbol))]
-        case requests.PriceLimitsRequest():
-            kind, security_id = PriceBandType[request.kind], _id(engine, request.symbol)
-            return [SetPriceBand(security_id, kind, low=request.low, high=request.high)]
         case _:
-            return _other_commands(request, engine)
+            return _figures(request, engine) or _other_commands(request, engine)
+
+
+def _figures(request: ControlRequest, engine: MatchingEngine) -> list[Command]:
+    """Return the commands about bands and published figures; empty for other requests."""
+    match request:
+        case requests.PriceLimitsRequest():
+            band = PriceBandType[request.kind]
+            unit = PriceLimitType[request.limits]
+            midpoint = None if request.midpoint is None else PriceBandMidpoint[request.midpoint]
+            limits = (request.low, request.high)
+            return [SetPriceBand(_id(engine, request.symbol), band, unit, midpoint, *limits)]
+        case requests.ReferencePriceRequest():
+            return [SetPriceBand(_id(engine, request.symbol), reference8=request.price)]
+        case requests.QuantityBandRequest():
+            security_id = _id(engine, request.symbol)
+            return [SetQuantityBand(security_id, request.maximum, request.average)]
+        case requests.SettlementPriceRequest():
+            return [_settlement(request, engine)]
+        case requests.ClosingPriceRequest():
+            flag = OpenCloseSettlFlag.DAILY
+            if request.previous:
+                flag = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
+            security_id = _id(engine, request.symbol)
+            return [SetClosingPrice(security_id, request.price, flag, request.last_trade)]
+        case requests.OpenInterestRequest():
+            return [SetOpenInterest(_id(engine, request.symbol), request.quantity)]
+        case _:
+            return []
 
 
 def _other_commands(request: ControlRequest, engine: MatchingEngine) -> list[Command]:
@@ -86,6 +136,10 @@ def _other_commands(request: ControlRequest, engine: MatchingEngine) -> list[Com
             return [_protection(request, engine)]
         case requests.UnprotectRequest():
             return [RemoveProtection(request.id)]
+        case requests.DeltaRequest():
+            return [SetDelta(_id(engine, request.symbol), request.delta)]
+        case requests.BlacklistRequest():
+            return [SetBlacklisted(_id(engine, request.symbol), not request.remove)]
         case requests.PairRequest():
             return [PairAuctions(_id(engine, request.symbol), _id(engine, request.other))]
         case requests.AccountPositionRequest():
@@ -99,6 +153,10 @@ def _other_commands(request: ControlRequest, engine: MatchingEngine) -> list[Com
             return [AnswerGiveUp(request.id, not request.refuse)]
         case requests.ResetRequest():
             return [ResetChannel(request.channel)]
+        case requests.BookResetRequest():
+            return [ResetBook(_id(engine, request.symbol))]
+        case requests.StreamResetRequest():
+            return [ResetStream(request.channel)]
         case requests.EndDayRequest():
             return [EndDay()]
         case requests.DayRequest():
@@ -138,12 +196,63 @@ def _phase(request: requests.PhaseRequest, engine: MatchingEngine) -> list[Comma
     ]
 
 
+def _trade(
+    request: requests.EnterTradeRequest | requests.AmendTradeRequest, engine: MatchingEngine
+) -> EnterTrade | AmendTrade:
+    security_id = _id(engine, request.symbol)
+    if isinstance(request, requests.AmendTradeRequest):
+        changes = (request.price, request.quantity, request.buyer, request.seller, request.time_ns)
+        if all(each is None for each in changes):
+            raise UsageError(
+                "amend-trade: nothing to change; it requires price, quantity, buyer, seller or "
+                "time_ns"
+            )
+        return AmendTrade(security_id, request.trade, *changes)
+    return EnterTrade(
+        security_id,
+        request.price,
+        request.quantity,
+        request.buyer,
+        request.seller,
+        None if request.kind is None else TrdSubType[request.kind],
+        request.crossed,
+        request.out_of_sequence,
+        transact_time_ns=request.time_ns,
+        seller_days=request.days,
+        interest_rate=request.rate,
+    )
+
+
+def _settlement(
+    request: requests.SettlementPriceRequest, engine: MatchingEngine
+) -> SetSettlementPrice:
+    return SetSettlementPrice(
+        _id(engine, request.symbol),
+        request.price,
+        OpenCloseSettlFlag[request.flag],
+        SettlPriceType[request.kind],
+        None if request.price_type is None else PriceType[request.price_type],
+    )
+
+
 def _protection(request: requests.ProtectRequest, engine: MatchingEngine) -> SetProtection:
+    if not request.watch and not request.references:
+        raise UsageError("protect: watch and references are missing; name an instrument or asset")
     return SetProtection(
         request.id,
         request.firm,
         request.account,
-        tuple(_reference(engine, name) for name in request.watch),
+        (
+            *(_reference(engine, name) for name in request.watch),
+            *(
+                replace(
+                    _reference(engine, each.watch),
+                    counts=ProtectionScope[each.counts],
+                    cancels=ProtectionScope[each.cancels],
+                )
+                for each in request.references
+            ),
+        ),
         request.interval_ms * MILLISECOND,
         request.new_order_fills,
         request.executions,

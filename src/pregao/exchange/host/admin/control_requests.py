@@ -1,6 +1,6 @@
 """Control requests of market operations: one frozen record class per command.
 
-A request is a JSON object with ``do`` and the fields of that command. It is parsed and checked
+A request is a JSON object with ``command`` and the fields of that command. It is parsed and checked
 completely before it reaches the journal or the engine.
 """
 
@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any, Final
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules
-from pregao.exchange.engine.model.enums import PriceBandType, TradingSession, TradingStatus
+from pregao.exchange.engine.model.enums import (
+    OpenCloseSettlFlag,
+    OrderSide,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    PriceType,
+    ProtectionScope,
+    SettlPriceType,
+    TradingSession,
+    TradingStatus,
+    TrdSubType,
+)
 from pregao.exchange.host.admin import request_fields as rule
 from pregao.exchange.host.gateway.order_requests import MAX_QUANTITY
 
@@ -39,6 +51,11 @@ MAX_NUMBER: Final = 2**32 - 2
 """Firms, accounts, trades and sessions have 32 bits on the wire."""
 MAX_ORDER_ID: Final = 2**63 - 1
 _MAX_SYMBOL: Final = 64
+_MAX_DAYS: Final = 999
+"""Days to the settlement of a forward (003 §15.3.7)."""
+_DEFAULT_BAND: Final = PriceBandType.REJECTION_BAND.name
+_SCOPES: Final = ("INSTRUMENT", "OPTIONS", "BOTH")
+"""Names of `ProtectionScope` that a reference can count or cancel."""
 _MAX_WATCHED: Final = 1_000
 _MAX_SPAN_NS: Final = 86_400 * SECOND
 
@@ -54,6 +71,7 @@ class AuctionTable:
     random_ns: int = rule.whole(0, _MAX_SPAN_NS, default=0)
     protection: int | None = rule.whole(1, 10_000_000, default=None)
     binding: bool = rule.flag()
+    self_trade: bool = rule.flag()
 
     def rules(self) -> AuctionRules:
         """Return the engine's auction rules."""
@@ -65,6 +83,7 @@ class AuctionTable:
             self.random_ns,
             self.protection,
             self.binding,
+            self.self_trade,
         )
 
 
@@ -83,6 +102,13 @@ class PhaseRequest:
 @dataclass(frozen=True, slots=True)
 class HaltRequest:
     """Halt an instrument."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+
+
+@dataclass(frozen=True, slots=True)
+class ForbidRequest:
+    """Make an instrument unavailable for trading until it is resumed."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
 
@@ -111,10 +137,48 @@ class BustRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class EnterTradeRequest:
+    """Enter a trade that was made outside the book."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    price: int = rule.price(default=MISSING)
+    quantity: int = rule.whole(1, MAX_QUANTITY)
+    buyer: int | None = rule.whole(1, MAX_NUMBER, default=None)
+    seller: int | None = rule.whole(1, MAX_NUMBER, default=None)
+    kind: str | None = rule.choice(TrdSubType.__members__, default=None)
+    crossed: bool = rule.flag()
+    out_of_sequence: bool = rule.flag()
+    time_ns: int | None = rule.whole(0, MAX_TIME_NS, default=None)
+    days: int | None = rule.whole(1, _MAX_DAYS, default=None)
+    rate: int | None = rule.decimal(0, 100, 4, "a fraction", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class AmendTradeRequest:
+    """Correct a trade; a missing field keeps its value."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    trade: int = rule.whole(1, MAX_NUMBER)
+    price: int | None = rule.price()
+    quantity: int | None = rule.whole(1, MAX_QUANTITY, default=None)
+    buyer: int | None = rule.whole(1, MAX_NUMBER, default=None)
+    seller: int | None = rule.whole(1, MAX_NUMBER, default=None)
+    time_ns: int | None = rule.whole(0, MAX_TIME_NS, default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequest:
     """Cancel any order."""
 
     order: int = rule.whole(1, MAX_ORDER_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSideRequest:
+    """Cancel all orders of one side of a book."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    side: str = rule.choice(OrderSide.__members__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +208,89 @@ class RemoveRequest:
 
 @dataclass(frozen=True, slots=True)
 class PriceLimitsRequest:
-    """Set a price band; a missing limit leaves that side open."""
+    """Set a price band; the engine requires both limits.
+
+    They are prices, or numbers of percent from the midpoint (5 % below is -5).
+    """
 
     symbol: str = rule.text(_MAX_SYMBOL)
-    kind: str = rule.choice(PriceBandType.__members__, default=PriceBandType.REJECTION_BAND.name)
+    kind: str = rule.choice(PriceBandType.__members__, default=_DEFAULT_BAND)
     low: int | None = rule.price()
     high: int | None = rule.price()
+    limits: str = rule.choice(PriceLimitType.__members__, default=PriceLimitType.PRICE_UNIT.name)
+    midpoint: str | None = rule.choice(PriceBandMidpoint.__members__, default=None)
 
 
 @dataclass(frozen=True, slots=True)
+class ReferencePriceRequest:
+    """Set the reference price, which economic indicators publish."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    price: int = rule.price(decimals=8, default=MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityBandRequest:
+    """Set the maximum quantity of an order; without one there is no limit."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    maximum: int | None = rule.whole(0, MAX_QUANTITY, default=None)
+    average: int | None = rule.whole(0, MAX_QUANTITY, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SettlementPriceRequest:
+    """Publish a settlement price."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    price: int = rule.price(default=MISSING)
+    flag: str = rule.choice(OpenCloseSettlFlag.__members__, default=OpenCloseSettlFlag.DAILY.name)
+    kind: str = rule.choice(SettlPriceType.__members__, default=SettlPriceType.FINAL.name)
+    price_type: str | None = rule.choice(PriceType.__members__, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingPriceRequest:
+    """Publish the closing price of the day, or of the previous day."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    price: int = rule.price(decimals=8, default=MISSING)
+    previous: bool = rule.flag()
+    last_trade: datetime.date | None = rule.day(  # noqa: RUF009
+        FIRST_DAY, LAST_DAY, default=None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInterestRequest:
+    """Publish the number of open contracts."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    quantity: int = rule.whole(0, MAX_QUANTITY)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTable:
+    """An instrument or asset that a protection watches, and what of it counts and is canceled."""
+
+    watch: str = rule.text(_MAX_SYMBOL)
+    counts: str = rule.choice(_SCOPES, default=ProtectionScope.BOTH.name)
+    cancels: str = rule.choice(_SCOPES, default=ProtectionScope.BOTH.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectRequest:
-    """Set the protection limits of an account."""
+    """Set the protection limits of an account.
+
+    ``watch`` names instruments and assets with all their options, ``references`` those with scopes.
+    ``delta`` is an integer of 1e-4.
+    """
 
     id: int = rule.whole(1, MAX_NUMBER)
     firm: int = rule.whole(1, MAX_NUMBER)
     account: int = rule.whole(0, MAX_NUMBER)
-    watch: tuple[str, ...] = rule.texts(_MAX_WATCHED, _MAX_SYMBOL)
+    watch: tuple[str, ...] = rule.texts(_MAX_WATCHED, _MAX_SYMBOL, default=())
+    references: tuple[WatchTable, ...] = rule.records(WatchTable, _MAX_WATCHED)
     interval_ms: int = rule.whole(1, 86_400_000)
     new_order_fills: int | None = rule.whole(1, MAX_QUANTITY, default=None)
     executions: int | None = rule.whole(1, MAX_QUANTITY, default=None)
@@ -176,6 +307,25 @@ class UnprotectRequest:
     """Remove the protection of an account."""
 
     id: int = rule.whole(1, MAX_NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRequest:
+    """Set the delta of an instrument, with which protections count it; 1 if it was never set.
+
+    It is a fraction, or percent: the unit of the limits of the protections.
+    """
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    delta: int = rule.decimal(-100, 100, 4, "a number")
+
+
+@dataclass(frozen=True, slots=True)
+class BlacklistRequest:
+    """Forbid an instrument as a leg of new user-defined spreads, or allow it again."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    remove: bool = rule.flag()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +373,20 @@ class ResetRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class BookResetRequest:
+    """Send the book of an instrument again, after an EmptyBook."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResetRequest:
+    """Restart the incremental stream of a channel, then send its books again."""
+
+    channel: int = rule.whole(0, 255)
+
+
+@dataclass(frozen=True, slots=True)
 class EndDayRequest:
     """End the trading day."""
 
@@ -250,21 +414,34 @@ class FailoverRequest:
 ControlRequest = (
     PhaseRequest
     | HaltRequest
+    | ForbidRequest
     | AuctionRequest
     | ResumeRequest
     | BustRequest
+    | EnterTradeRequest
+    | AmendTradeRequest
     | CancelRequest
+    | DeleteSideRequest
     | NewsRequest
     | CatalogueRequest
     | RemoveRequest
     | PriceLimitsRequest
+    | ReferencePriceRequest
+    | QuantityBandRequest
+    | SettlementPriceRequest
+    | ClosingPriceRequest
+    | OpenInterestRequest
     | ProtectRequest
     | UnprotectRequest
+    | DeltaRequest
+    | BlacklistRequest
     | PairRequest
     | AccountPositionRequest
     | GiveUpRequest
     | TakeUpRequest
     | ResetRequest
+    | BookResetRequest
+    | StreamResetRequest
     | EndDayRequest
     | DayRequest
     | DisconnectRequest
@@ -274,22 +451,35 @@ ControlRequest = (
 REQUESTS: Final[dict[str, type]] = {
     "phase": PhaseRequest,
     "halt": HaltRequest,
+    "forbid": ForbidRequest,
     "auction": AuctionRequest,
     "resume": ResumeRequest,
     "bust": BustRequest,
+    "trade": EnterTradeRequest,
+    "amend-trade": AmendTradeRequest,
     "cancel": CancelRequest,
+    "delete-side": DeleteSideRequest,
     "news": NewsRequest,
     "add": CatalogueRequest,
     "change": CatalogueRequest,
     "remove": RemoveRequest,
     "band": PriceLimitsRequest,
+    "reference": ReferencePriceRequest,
+    "quantity-band": QuantityBandRequest,
+    "settlement": SettlementPriceRequest,
+    "closing": ClosingPriceRequest,
+    "open-interest": OpenInterestRequest,
     "protect": ProtectRequest,
     "unprotect": UnprotectRequest,
+    "delta": DeltaRequest,
+    "blacklist": BlacklistRequest,
     "pair": PairRequest,
     "position": AccountPositionRequest,
     "give-up": GiveUpRequest,
     "take-up": TakeUpRequest,
     "reset": ResetRequest,
+    "reset-book": BookResetRequest,
+    "reset-stream": StreamResetRequest,
     "end-day": EndDayRequest,
     "day": DayRequest,
     "disconnect": DisconnectRequest,

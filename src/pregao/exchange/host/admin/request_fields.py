@@ -12,6 +12,8 @@ from pregao.errors import UsageError
 from pregao.exchange.engine.model.enums import PRICE_SCALE
 from pregao.exchange.host.gateway.order_requests import MAX_PRICE
 
+PRICE_DECIMALS: Final = 4
+_COUNTS: Final = {4: "four", 8: "eight"}
 _RULE: Final = "rule"
 _SHOWN_CHARACTERS: Final = 80
 
@@ -49,7 +51,7 @@ def text(max_bytes: int, *, empty: bool = False, default: Any = MISSING) -> Any:
     return _field(FieldRule(read, f"{kind} of at most {max_bytes} bytes"), default)
 
 
-def texts(max_count: int, max_bytes: int) -> Any:
+def texts(max_count: int, max_bytes: int, *, default: Any = MISSING) -> Any:
     """Declare a field with a list of texts of at most ``max_bytes`` bytes of UTF-8 each."""
 
     def read(value: Any) -> tuple[str, ...]:
@@ -58,7 +60,7 @@ def texts(max_count: int, max_bytes: int) -> Any:
         return tuple(_text(each, max_bytes, empty=False) for each in value)
 
     allowed = f"a list of 1 to {max_count} non-empty strings of at most {max_bytes} bytes"
-    return _field(FieldRule(read, allowed), MISSING)
+    return _field(FieldRule(read, allowed), default)
 
 
 def _text(value: Any, max_bytes: int, *, empty: bool) -> str:
@@ -96,9 +98,15 @@ def flag() -> Any:
     return _field(FieldRule(read, "true or false"), False)
 
 
-def price() -> Any:
-    """Declare an optional field with a price, which is read as the engine's mantissa."""
+def price(*, decimals: int = PRICE_DECIMALS, default: Any = None) -> Any:
+    """Declare a field with a price, which is read as an integer of its last decimal."""
     highest = MAX_PRICE // PRICE_SCALE
+    return decimal(-highest, highest, decimals, "a price", default=default)
+
+
+def decimal(low: int, high: int, decimals: int, noun: str, *, default: Any = MISSING) -> Any:
+    """Declare a field with a decimal number, which is read as an integer of its last decimal."""
+    scale = 10**decimals
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
@@ -109,18 +117,18 @@ def price() -> Any:
             exact = Decimal(str(value))
         except InvalidOperation:
             raise _NotAllowedError from None
-        if not exact.is_finite() or not -highest <= exact <= highest:
+        if not exact.is_finite() or not low <= exact <= high:
             raise _NotAllowedError
-        scaled = exact * PRICE_SCALE
+        scaled = exact * scale
         if scaled != int(scaled):
             raise _NotAllowedError
         return int(scaled)
 
-    described = f"a price from -{highest} to {highest} with at most four decimals"
-    return _field(FieldRule(read, described), None)
+    described = f"{noun} from {low} to {high} with at most {_COUNTS[decimals]} decimals"
+    return _field(FieldRule(read, described), default)
 
 
-def day(first: date, last: date) -> Any:
+def day(first: date, last: date, *, default: Any = MISSING) -> Any:
     """Declare a field with a date within bounds."""
 
     def read(value: Any) -> date:
@@ -132,7 +140,7 @@ def day(first: date, last: date) -> Any:
             raise _NotAllowedError
         return found
 
-    return _field(FieldRule(read, f"a date such as 2026-05-21, from {first} to {last}"), MISSING)
+    return _field(FieldRule(read, f"a date such as 2026-05-21, from {first} to {last}"), default)
 
 
 def record(kind: type) -> Any:
@@ -145,6 +153,21 @@ def record(kind: type) -> Any:
 
     rule = FieldRule(read, f"a table of {', '.join(each.name for each in fields(kind))}")
     return field(default=None, metadata={_RULE: rule, "record": kind})
+
+
+def records(kind: type, max_count: int) -> Any:
+    """Declare an optional field with a list of tables, whose fields have rules."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list) or not 1 <= len(value) <= max_count:
+            raise _NotAllowedError
+        if not all(isinstance(each, dict) for each in value):
+            raise _NotAllowedError
+        return tuple(value)
+
+    names = ", ".join(each.name for each in fields(kind))
+    rule = FieldRule(read, f"a list of 1 to {max_count} tables of {names}")
+    return field(default=(), metadata={_RULE: rule, "record": kind})
 
 
 def _field(rule: FieldRule, default: Any) -> Any:
@@ -176,7 +199,14 @@ def read_record(command: str, kind: type, given: dict[str, Any]) -> Any:
                 f"{command}: {name} must be {rule.allowed}, was {_shown(value)}"
             ) from None
         inner = own.metadata.get("record")
-        if inner is not None:
+        if inner is None:
+            continue
+        if isinstance(values[name], tuple):
+            values[name] = tuple(
+                read_record(f"{command} {name} {number}", inner, each)
+                for number, each in enumerate(values[name], 1)
+            )
+        else:
             values[name] = read_record(f"{command} {name}", inner, values[name])
     return kind(**values)
 

@@ -79,13 +79,13 @@ ORDER_FIELDS: Final[dict[str, Any]] = {
         (
             "account", "cl_ord_id", "cum", "firm", "insert_time_ns", "investor_id", "key",
             "leaves", "max_floor", "min_qty", "ord_tag_id", "order_id", "prevention", "quantity",
-            "routing", "secondary_order_id", "security_id", "session", "visible",
+            "routing", "secondary_order_id", "security_id", "segment", "session", "visible",
         ),
         int,
     ),
     **dict.fromkeys(("price", "protection_price", "stop_px"), _MAYBE),
     "expire_date": date | None,
-    "implied": bool,
+    **dict.fromkeys(("implied", "waits"), bool),
     "ord_type": OrdType,
     "side": OrderSide,
     "time_in_force": TimeInForce,
@@ -103,7 +103,7 @@ _LISTING_FIELDS: Final[dict[str, Any]] = {
     **dict.fromkeys(
         (
             "auction_high", "auction_low", "extended", "lot", "max_qty", "min_qty", "reject_high",
-            "reject_low", "security_id", "tick", "trade_id",
+            "reject_low", "security_id", "segment", "tick", "trade_id",
         ),
         int,
     ),
@@ -130,6 +130,7 @@ _LISTING_FIELDS: Final[dict[str, Any]] = {
     ],
     "statistics": SessionStatistics,
     "status": TradingStatus,
+    "strategy": Spread | None,
     "theoretical": TheoreticalUncrossing | None,
     "trades": dict[int, TradeRecord],
     "waiting": PendingOrders,
@@ -145,7 +146,7 @@ _MARKET_FIELDS: Final[dict[str, Any]] = {
     ),
     **dict.fromkeys(("follows", "keeps_numbers", "track_positions"), bool),
     **dict.fromkeys(("next_due_ns", "rlp_share"), _MAYBE),
-    **dict.fromkeys(("called", "extending"), list[Listing]),
+    **dict.fromkeys(("called", "extending", "held"), list[Listing]),
     "announced": list[News],
     "auction_rules": AuctionRules | None,
     "by_client": dict[tuple[int, int, int], EngineOrder],
@@ -226,8 +227,8 @@ STATE: Final = StateSchema(
         ColumnShape(
             PendingOrders,
             {
-                "_buys": list[tuple[int, int]],
-                "_sells": list[tuple[int, int]],
+                "_buys": list[tuple[int, int, int]],
+                "_sells": list[tuple[int, int, int]],
                 "buy_stop": int,
                 "orders": dict[int, EngineOrder],
                 "pegged": dict[int, list[EngineOrder]],
@@ -239,7 +240,17 @@ STATE: Final = StateSchema(
             SessionStatistics,
             {
                 **dict.fromkeys(
-                    ("after_id", "count", "notional", "opening_id", "provided", "volume"), int
+                    (
+                        "after_id",
+                        "count",
+                        "crossed_notional",
+                        "crossed_volume",
+                        "notional",
+                        "opening_id",
+                        "provided",
+                        "volume",
+                    ),
+                    int,
                 ),
                 **dict.fromkeys(("high", "last", "low", "opening"), _MAYBE),
                 "prices": Counter[int],

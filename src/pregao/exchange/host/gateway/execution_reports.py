@@ -97,7 +97,7 @@ def restated_values(
         _SIDE + r.side, _RESTATED, r.cl_ord_id, r.secondary_order_id, r.security_id, r.order_id,
         q.account, r.exec_id, r.transact_time_ns, None, None, p.trade_day,
         1, p.multi_leg, ord(r.ord_type), ord(r.time_in_force), q.expire_date,
-        r.quantity, r.price, q.stop_px, q.min_qty, r.max_floor, None, q.desk, q.memo,
+        r.quantity, r.price, None, q.min_qty, r.max_floor, None, q.desk, q.memo,
         None, q.tag, q.investor_prefix, q.investor_document, None,
         None, None, q.strategy, q.sub_account,
     )  # fmt: skip
@@ -150,9 +150,10 @@ def cancel_values(
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, r.cum_qty,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.order_id, r.orig_cl_ord_id,
-        p.trade_day, 1, r.reason, r.mass_action_id, ord(r.ord_type), ord(r.time_in_force),
-        q.expire_date, r.quantity, r.price, r.stop_px, q.min_qty, q.max_floor, echoed.desk,
-        echoed.memo, received_ns, q.tag, q.investor_prefix, q.investor_document, q.strategy,
+        p.trade_day, r.working, r.reason, r.mass_action_id, ord(r.ord_type), ord(r.time_in_force),
+        q.expire_date, r.quantity, r.price, r.stop_px, q.min_qty, q.max_floor,
+        echoed.desk or q.desk, echoed.memo, received_ns, q.tag, q.investor_prefix,
+        q.investor_document, q.strategy,
         r.requested_by if request is None else r.session,
     )  # fmt: skip
 
@@ -186,7 +187,7 @@ def bust_values(r: FillBusted, q: OrderRequest, p: InstrumentContext) -> tuple[A
         _SIDE + r.side, ord(status if r.leaves_qty else OrdStatus.CANCELED), r.cl_ord_id,
         r.secondary_order_id, r.security_id, q.account,
         r.last_qty, r.last_px, r.exec_id, r.transact_time_ns, r.leaves_qty, r.cum_qty,
-        0, _TRADE_CANCEL, p.multi_leg, r.trade_id, r.contra_firm, r.order_id, p.trade_day,
+        r.aggressor, _TRADE_CANCEL, p.multi_leg, r.trade_id, r.contra_firm, r.order_id, p.trade_day,
         r.exec_ref_id, None, q.crossed, r.quantity, q.desk, q.memo, p.session, p.phase, p.status,
         q.cross_type, q.cross_priority, q.strategy, q.sub_account,
     )  # fmt: skip
@@ -296,7 +297,7 @@ ClientRequest = OrderRequest | OrderCancelRequest
 class RequestContext:
     """The request that an outcome answers, or the two sides of a cross."""
 
-    __slots__ = ("mass_action", "request", "sides", "values")
+    __slots__ = ("mass_action", "request", "sides", "simple", "values")
 
     def __init__(
         self,
@@ -304,8 +305,12 @@ class RequestContext:
         sides: tuple[OrderRequest, ...] = (),
         mass_action: Callable[[MassCancelled], None] | None = None,
         values: Mapping[str, Any] = _NOTHING,
+        *,
+        simple: bool = False,
     ) -> None:
         self.request = request
+        self.simple = simple
+        """Whether the request is a SimpleModifyOrder."""
         self.sides = sides
         """Buyer and seller of a cross."""
         self.mass_action = mass_action
@@ -444,9 +449,14 @@ class ExecutionReporter:
             return
         request = request_context.request
         assert isinstance(request, OrderRequest)
-        request = changed(order_request, request)
-        self.orders[report.order_id] = request
-        values = modify_values(report, request, context, now_ns)
+        description = changed(order_request, request, report, simple=request_context.simple)
+        self.orders[report.order_id] = description
+        if request_context.simple:
+            # Echoed in the answer to the request, although the order's own memo stays (§12).
+            description = description._replace(
+                memo=request.memo or description.memo, mm_reset=request.mm_reset
+            )
+        values = modify_values(report, description, context, now_ns)
         self._post(MODIFY, report.session, context, values, now_ns)
 
     def _cancelled(

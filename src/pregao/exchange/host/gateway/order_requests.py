@@ -30,6 +30,7 @@ from pregao.exchange.engine.model.enums import (
     TimeInForce,
 )
 from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.model.reports import OrderModified
 from pregao.exchange.engine.orders.order_cancel import find_order
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.value_specs import ValueSpec as FieldReading
@@ -87,18 +88,19 @@ _PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
 _ROUTINGS: Final = tuple(RoutingInstruction)
 _VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
 _REMOVE_ACCOUNT: Final = 38
-DIRECT_ACCESS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
-"""Access categories of direct market access (§11): their account cannot be removed (§13.1)."""
+_NOT_DIRECT: Final = frozenset({b"BVMF", b"REPS"})
+"""Locations of desk traders and orders conveyors; all others are direct market access (§11)."""
 MAX_QUANTITY: Final = 10**12
 MAX_PRICE: Final = 10**14
 """Above these limits the totals of a day would not fit the fields of the feed."""
 
 _UNCHANGED_FIELDS: Final = (
-    "account", "tag", "investor_prefix", "investor_document", "memo", "desk", "stop_px",
-    "min_qty", "max_floor", "executing_trader", "expire_date", "strategy", "sub_account",
-    "custodian", "custody_account", "custody_type",
+    ("account",), ("tag",), ("investor_prefix", "investor_document"), ("memo",), ("desk",),
+    ("expire_date",), ("strategy",), ("sub_account",),
+    ("custodian", "custody_account", "custody_type"),
+    ("cross_type",), ("cross_priority",), ("crossed",), ("cross_id",),
 )  # fmt: skip
-"""Fields of an order that stay unchanged if a modification does not name them (§7.4)."""
+"""Fields of an order, with their parts, that a modification changes if it names them (§7.4)."""
 
 
 # --- Readers ---
@@ -305,10 +307,25 @@ def side_of(code: int) -> OrderSide:
     return _SIDES[code]
 
 
+def is_direct_access(location: bytes | None) -> bool:
+    """Whether a sender location is one of the four categories of direct market access.
+
+    That of DMA2 is a provider's code, which can be any other.
+    """
+    return bool(location) and location not in _NOT_DIRECT
+
+
 def refusal(
-    market: Market, request: OrderRequest | OrderCancelRequest, *, new: bool
+    market: Market,
+    request: OrderRequest | OrderCancelRequest,
+    described: Mapping[int, OrderRequest],
+    *,
+    new: bool,
 ) -> Reject | None:
-    """Return why a request is rejected before it reaches the engine, or None."""
+    """Return why a request is rejected before it reaches the engine, or None.
+
+    ``described`` has the open orders by order ID, as their owners last described them.
+    """
     listing = market.listings.get(request.security_id)
     if listing is None or listing.instrument.market_segment_id != request.segment:
         return reject_codes.UNKNOWN_INSTRUMENT
@@ -318,8 +335,6 @@ def refusal(
         for price in (request.price, request.stop_px):
             if price is not None and not -MAX_PRICE <= price <= MAX_PRICE:
                 return reject_codes.PRICE_OUTSIDE_LIMITS
-        if request.account_type == _REMOVE_ACCOUNT and request.location in DIRECT_ACCESS:
-            return reject_codes.ACCOUNT_KEPT
     if new:
         return None
     order = find_order(
@@ -329,15 +344,21 @@ def refusal(
         request.order_id or 0,
         request.orig_cl_ord_id or 0,
     )
-    if order is not None and order.side != _SIDES[request.side]:
+    if order is None:
+        return None
+    if order.side != _SIDES[request.side]:
         return reject_codes.UNKNOWN_ORDER.because("it is on the other side")
+    if isinstance(request, OrderRequest) and request.account_type == _REMOVE_ACCOUNT:
+        # No change alters the location of an order (§7.4), so that its own decides.
+        known = described.get(order.order_id)
+        if known is not None and is_direct_access(known.location):
+            return reject_codes.ACCOUNT_KEPT
     return None
 
 
 def new_order(request: OrderRequest, firm: int) -> NewOrder:
     """Return the command that enters an order."""
     validity = request.time_in_force
-    assert validity is not None
     return NewOrder(
         request.session,
         firm,
@@ -347,7 +368,7 @@ def new_order(request: OrderRequest, firm: int) -> NewOrder:
         request.quantity,
         request.price,
         _ORDER_TYPES[request.ord_type],
-        _VALIDITIES[validity],
+        TimeInForce.DAY if validity is None else _VALIDITIES[validity],
         request.max_floor or 0,
         request.min_qty or 0,
         request.stop_px,
@@ -365,8 +386,20 @@ def new_order(request: OrderRequest, firm: int) -> NewOrder:
 def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
     """Return the command that modifies an order.
 
-    The simple message changes only price and quantity (§7.3.2).
+    The simple message changes only price and quantity (§7.3.2). In the other, fields without a
+    value stay unchanged (§7.4), except ``maxFloor``: its null is the 0 that removes it.
     """
+    if simple:
+        return ModifyOrder(
+            request.session,
+            request.cl_ord_id,
+            request.security_id,
+            request.quantity,
+            request.price,
+            request.order_id or 0,
+            request.orig_cl_ord_id or 0,
+            mm_protection_reset=bool(request.mm_reset),
+        )
     validity = request.time_in_force
     account = 0 if request.account_type == _REMOVE_ACCOUNT else request.account
     return ModifyOrder(
@@ -377,19 +410,19 @@ def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
         request.price,
         request.order_id or 0,
         request.orig_cl_ord_id or 0,
-        None if simple else _ORDER_TYPES[request.ord_type],
-        None if simple or validity is None else _VALIDITIES[validity],
+        _ORDER_TYPES[request.ord_type],
+        None if validity is None else _VALIDITIES[validity],
         _date(request.expire_date),
-        request.max_floor,
+        request.max_floor or 0,
         request.min_qty,
         account,
         None,
         request.stop_px,
-        None if simple else _investor(request),
-        # Fields that a modification does not name stay unchanged (§7.4).
-        None if simple else _PREVENTIONS[request.self_trade] or None,
-        None if simple or request.routing is None else _ROUTINGS[request.routing],
+        _investor(request),
+        _PREVENTIONS[request.self_trade] or None,
+        None if request.routing is None else _ROUTINGS[request.routing],
         bool(request.mm_reset),
+        request.tag,
     )
 
 
@@ -405,13 +438,24 @@ def cancel_order(request: OrderCancelRequest) -> CancelOrder:
     )
 
 
-def changed(before: OrderRequest, request: OrderRequest) -> OrderRequest:
-    """Return the description of an order after a modification."""
-    kept = {
-        name: getattr(before, name) for name in _UNCHANGED_FIELDS if getattr(request, name) is None
+def changed(
+    before: OrderRequest, request: OrderRequest, done: OrderModified, *, simple: bool
+) -> OrderRequest:
+    """Return the description of an order after a modification, as the engine applied it."""
+    if simple:
+        return before._replace(max_floor=done.max_floor or None)
+    kept: dict[str, Any] = {
+        "stop_px": done.stop_px,
+        "min_qty": done.min_qty or None,
+        "max_floor": done.max_floor or None,
     }
+    for names in _UNCHANGED_FIELDS:
+        if all(getattr(request, name) is None for name in names):
+            kept.update((name, getattr(before, name)) for name in names)
     if request.account_type == _REMOVE_ACCOUNT:
         kept["account"] = None
+    if done.time_in_force != TimeInForce.GOOD_TILL_DATE:
+        kept["expire_date"] = None
     if before.trader is not None:
         # The entering trader never changes; an executing trader can be added, but not replaced.
         kept |= {"trader": before.trader, "location": before.location}

@@ -27,7 +27,11 @@ from pregao.exchange.engine.model.reports import (
     ForwardTraded,
     SpreadDefined,
 )
-from pregao.exchange.host.gateway.order_requests import DIRECT_ACCESS, MAX_PRICE, MAX_QUANTITY
+from pregao.exchange.host.gateway.order_requests import (
+    MAX_PRICE,
+    MAX_QUANTITY,
+    is_direct_access,
+)
 
 Values = Mapping[str, Any]
 _WITH_CASH: Final = "UNDERLYING_OPPOSING_TRADE"
@@ -44,7 +48,7 @@ def command_of(name: str, values: Values, session: GatewaySession, market: Marke
         case "QuoteRequest":
             return _declaration(values, number, firm)
         case "Quote":
-            dma = str(values["senderLocation"]).encode() in DIRECT_ACCESS
+            dma = is_direct_access((values["senderLocation"] or "").encode())
             return AcceptForward(number, firm, values["quoteID"], values["account"] or 0, dma)
         case "QuoteRequestReject":
             return RefuseForward(number, firm, values["quoteID"] or 0)

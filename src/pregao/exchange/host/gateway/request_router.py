@@ -112,7 +112,8 @@ class RequestRouter:
                 return
         name = event.name
         new = name in _NEW_ORDERS
-        reject = order_requests.refusal(self._engine.market, request, new=new)
+        described = self._reporting.orders
+        reject = order_requests.refusal(self._engine.market, request, described, new=new)
         if reject is not None:
             self._refuse(request, reject, new=new, now_ns=now_ns)
             return
@@ -122,7 +123,10 @@ class RequestRouter:
         elif new:
             command = order_requests.new_order(request, self._session(request.session).account.firm)
         else:
-            command = order_requests.modify_order(request, simple=name == "SimpleModifyOrder")
+            simple = name == "SimpleModifyOrder"
+            command = order_requests.modify_order(request, simple=simple)
+            self.apply(command, now_ns, RequestContext(request, simple=simple))
+            return
         self.apply(command, now_ns, RequestContext(request))
 
     def rare_request(self, event: MessageReceived, session_id: int, now_ns: int) -> None:

@@ -34,6 +34,8 @@ class DefinitionEncoder:
             group.name: {reading.name: reading for reading in readings(group)}
             for group in codec.message.groups
         }
+        types = self._groups["noInstrAttribs"]["instrAttribType"].enum
+        self._attributes = {each.value for each in types.members} if types is not None else set()
 
     def message(
         self,
@@ -97,6 +99,7 @@ class DefinitionEncoder:
             "noInstrAttribs": [
                 {"instrAttribType": int(each.type), "instrAttribValue": int(each.value)}
                 for each in instrument.attributes
+                if int(each.type) in self._attributes
             ],
         }
         if instrument.security_desc:

@@ -13,7 +13,6 @@ from pregao.exchange.publisher.encoding.fields import (
     FieldMapping,
     WriteMessage,
     column_writer,
-    enum_number,
     known_fields,
     template,
 )
@@ -28,6 +27,7 @@ from pregao.exchange.publisher.encoding.orders import OrderEncoder, SnapshotOrde
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.value_specs import ValueSpec
 from pregao.schemas.bundle import bundled
+from pregao.umdf.templates import UpdateAction
 
 DEFAULT_VERSION = 16
 
@@ -111,8 +111,7 @@ class FeedEncoder:
     def _column(self, column: FieldMapping, known: dict[str, ValueSpec]) -> FieldMapping:
         """Return a column with the conversion to the enumeration values of the version."""
         if column.fields == (UPDATE_ACTION,):
-            new = enum_number(known[UPDATE_ACTION], "NEW")
-            delete = enum_number(known[UPDATE_ACTION], "DELETE")
+            new, delete = UpdateAction.NEW.value, UpdateAction.DELETE.value
             return column._replace(convert=lambda deleted: delete if deleted else new)
         if column.fields == (SUB_TYPE,):
             enum = known[SUB_TYPE].enum

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pregao.errors import SchemaError
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.packer import FieldSource
 from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
@@ -44,15 +43,6 @@ def template(schema: SchemaCodec, *names: str) -> MessageCodec | None:
 def known_fields(codec: MessageCodec) -> dict[str, ValueSpec]:
     """Return the fields of a message's block by name."""
     return {reading.name: reading for reading in readings(codec.message)}
-
-
-def enum_number(reading: ValueSpec, name: str) -> int:
-    """Return the number of a named enumeration value."""
-    members = () if reading.enum is None else reading.enum.members
-    for member in members:
-        if member.name == name:
-            return member.value
-    raise SchemaError(f"{reading.name}: this schema version has no value {name}")
 
 
 def rescale(mantissa: int, scale: int, wanted: int) -> int:

@@ -148,6 +148,7 @@ LAYOUTS: dict[type, MessageLayout] = {
             _FLAG,
             _is("price_type", "priceType"),
             _is("settl_price_type", "settlPriceType"),
+            _is("settl_date", "settlDate"),
         ),
     ),
     events.OpenInterest: MessageLayout(

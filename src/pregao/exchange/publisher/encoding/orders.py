@@ -15,7 +15,6 @@ from pregao.exchange.engine.model.events import (
 from pregao.exchange.publisher.encoding.fields import (
     FLAGS,
     RPT_SEQ,
-    enum_number,
     known_fields,
     template,
 )
@@ -23,11 +22,14 @@ from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.packer import FieldSource
 from pregao.sbe.value_specs import ValueSpec, readings
 from pregao.schemas.bundle import bundled
+from pregao.umdf.templates import BID, OFFER, UpdateAction
 
 OrderItem = NewOrderMbo | ChangeOrderMbo
 """The last published state of an order."""
 
 _BUY = OrderSide.BUY
+_SIDES = {OrderSide.BUY: BID, OrderSide.SELL: OFFER}
+"""Entry type of each book side."""
 _POSITION = "mDEntryPositionNo"
 _ACTION = "mDUpdateAction"
 _TYPE = "mDEntryType"
@@ -59,14 +61,6 @@ def _time_field(known: dict[str, ValueSpec]) -> str:
     return next(name for name in _TIMES if name in known)
 
 
-def _sides(reading: ValueSpec) -> dict[OrderSide, int]:
-    """Return the entry type of each book side."""
-    return {
-        OrderSide.BUY: enum_number(reading, "BID"),
-        OrderSide.SELL: enum_number(reading, "OFFER"),
-    }
-
-
 class OrderEncoder:
     """Writes book messages of one version.
 
@@ -80,17 +74,16 @@ class OrderEncoder:
         order = _codec(schema, "Order_MBO_50")
         known = known_fields(order)
         self.positions = _is_placed(known)
-        sides = _sides(known[_TYPE])
-        self._added = _order_writers(order, "NEW", sides)
-        self._changed = _order_writers(order, "CHANGE", sides, prev_size="mDEntryPrevSize")
+        self._added = _order_writers(order, UpdateAction.NEW)
+        self._changed = _order_writers(order, UpdateAction.CHANGE, prev_size="mDEntryPrevSize")
         delete = _codec(schema, "DeleteOrder_MBO_51")
-        self._deleted = _delete_writers(delete, sides, sized=True)
+        self._deleted = _delete_writers(delete, sized=True)
         # Versions with an optional size omit it in deletions caused by a match.
         always = known_fields(delete)["mDEntrySize"].required
-        self._executed = _delete_writers(delete, sides, sized=always)
+        self._executed = _delete_writers(delete, sized=always)
         mass = _codec(schema, "MassDeleteOrders_MBO_52")
-        self._thru = _mass_writer(mass, "DELETE_THRU", sides)
-        self._from = _mass_writer(mass, "DELETE_FROM", sides)
+        self._thru = _mass_writer(mass, UpdateAction.DELETE_THRU)
+        self._from = _mass_writer(mass, UpdateAction.DELETE_FROM)
 
     def added(self, item: NewOrderMbo, flags: int, rpt_seq: int, position: int | None) -> bytes:
         """Encode an Order_MBO with action NEW."""
@@ -144,17 +137,14 @@ def _is_placed(known: dict[str, ValueSpec]) -> bool:
     return _POSITION in known and known[_POSITION].required
 
 
-def _order_writers(
-    codec: MessageCodec, action: str, sides: dict[OrderSide, int], **more: str
-) -> _Writers:
+def _order_writers(codec: MessageCodec, action: UpdateAction, **more: str) -> _Writers:
     known = known_fields(codec)
     fields = {**_ORDER_FIELDS, "transact_time_ns": _time_field(known), **more}
     mapped = {field: FieldSource(name) for name, field in fields.items() if field in known}
-    number = enum_number(known[_ACTION], action)
-    return _by_side(codec, mapped, sides, {_ACTION: number})
+    return _by_side(codec, mapped, {_ACTION: action.value})
 
 
-def _delete_writers(codec: MessageCodec, sides: dict[OrderSide, int], *, sized: bool) -> _Writers:
+def _delete_writers(codec: MessageCodec, *, sized: bool) -> _Writers:
     known = known_fields(codec)
     mapped = {
         "securityID": FieldSource("security_id"),
@@ -165,28 +155,27 @@ def _delete_writers(codec: MessageCodec, sides: dict[OrderSide, int], *, sized: 
         mapped["mDEntrySize"] = FieldSource("size")
     if "mDEntryPx" in known:
         mapped["mDEntryPx"] = FieldSource("price")
-    return _by_side(codec, mapped, sides, {})
+    return _by_side(codec, mapped, {})
 
 
 def _by_side(
     codec: MessageCodec,
     sources: dict[str, FieldSource],
-    sides: dict[OrderSide, int],
     fixed: dict[str, int],
 ) -> _Writers:
     names = (FLAGS, RPT_SEQ, _POSITION) if _is_placed(known_fields(codec)) else (FLAGS, RPT_SEQ)
     offer, bid = (
-        codec.packer(*names, sources=sources, fixed={**fixed, _TYPE: sides[side]})
+        codec.packer(*names, sources=sources, fixed={**fixed, _TYPE: _SIDES[side]})
         for side in (OrderSide.SELL, OrderSide.BUY)
     )
     return offer, bid
 
 
 def _mass_writer(
-    codec: MessageCodec, action: str, sides: dict[OrderSide, int]
+    codec: MessageCodec, action: UpdateAction
 ) -> Callable[[int, OrderSide, int, int, int, int], bytes]:
     known = known_fields(codec)
-    number = enum_number(known[_ACTION], action)
+    number = action.value
     names = ["securityID", _ACTION, _TYPE, FLAGS, RPT_SEQ, _time_field(known)]
     placed = _is_placed(known)
     if placed:
@@ -196,7 +185,7 @@ def _mass_writer(
     def write(
         security_id: int, side: OrderSide, flags: int, rpt_seq: int, position: int, time_ns: int
     ) -> bytes:
-        values = (security_id, number, sides[side], flags, rpt_seq, time_ns)
+        values = (security_id, number, _SIDES[side], flags, rpt_seq, time_ns)
         return pack(*values, position) if placed else pack(*values)
 
     return write
@@ -210,7 +199,6 @@ class SnapshotOrderEncoder:
         (group,) = codec.message.groups
         entry = {reading.name: reading for reading in readings(group)}
         self._start = codec.packer("securityID")
-        sides = _sides(entry[_TYPE])
         mapped = {
             field: FieldSource(name) for name, field in _ORDER_FIELDS.items() if field in entry
         }
@@ -220,7 +208,7 @@ class SnapshotOrderEncoder:
         """Whether orders carry their position."""
         names = [_POSITION] if self.placed else []
         (self._dimension, offer), (_, bid) = (
-            codec.group_packers(group.name, *names, sources=mapped, fixed={_TYPE: sides[side]})
+            codec.group_packers(group.name, *names, sources=mapped, fixed={_TYPE: _SIDES[side]})
             for side in (OrderSide.SELL, OrderSide.BUY)
         )
         self.entries: dict[OrderSide, Callable[..., bytes]] = {

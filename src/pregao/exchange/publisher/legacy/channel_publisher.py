@@ -11,12 +11,14 @@ from pregao.exchange.engine.model.events import (
     ChannelReset,
     DeleteOrderMbo,
     EmptyBook,
+    ExecutionStatistics,
     ForwardTrade,
     LastTradePrice,
     MarketEvent,
     MassDeleteOrders,
     NewOrderMbo,
     News,
+    PriceBand,
     SecurityDefinition,
     SecurityGroupPhase,
     SecurityStatus,
@@ -28,7 +30,15 @@ from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.publisher.legacy import loop
 from pregao.exchange.publisher.legacy.books import BookItem, OrderBooks, PriceBooks
 from pregao.exchange.publisher.legacy.definitions import lists
-from pregao.exchange.publisher.legacy.entries import ENTRIES, Values, at, day_digits
+from pregao.exchange.publisher.legacy.entries import (
+    ENTRIES,
+    OSCILLATION,
+    Values,
+    at,
+    day_digits,
+    oscillation,
+    withdrawn_average,
+)
 from pregao.exchange.publisher.legacy.loop import LegacyLoop, LegacyMessageWriter, LoopMessages
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.published_state import PublishedChannel, PublishedInstrument
@@ -41,6 +51,7 @@ from pregao.umdf.phases import TradingEvent
 ENTRIES_PER_MESSAGE = 16
 _SHOWN = frozenset(get_args(Statistic))
 _SESSION_CHANGE = TradingEvent.TRADING_SESSION_CHANGE
+_REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
 
 Sent = tuple[LegacyStream, int, bytes]
 """A datagram: its stream, sending time and bytes."""
@@ -81,6 +92,8 @@ class LegacyChannelPublisher:
         self._definitions = LegacyLoop(self._definition_loop, pace, start_ns)
         self._last_sent_ns = start_ns
         self._entries: list[Values] = []
+        self._traded: dict[int, tuple[object, tuple[int, int], int]] = {}
+        """By instrument: statistics of its session, the last trade, and the volume since."""
         self._sent: list[bytes] = []
         self._now_ns = start_ns
         self._publish_item: dict[type, Callable[[Any], None]] = {
@@ -170,12 +183,34 @@ class LegacyChannelPublisher:
     def _statistic(self, item: Any) -> None:
         instrument = self.state.instruments[item.security_id]
         instrument.emptied = False
+        stated = instrument.statistics.get(ExecutionStatistics)
         if isinstance(item, (Trade, ForwardTrade, LastTradePrice)):
             instrument.traded(item)
         elif type(item) in _SHOWN:
             instrument.show(item)
-        for entry in ENTRIES[type(item)](item):
+        if isinstance(item, PriceBand) and item.band_type in OSCILLATION:
+            item = oscillation(instrument.statistics)
+        entries = ENTRIES[type(item)](item)
+        if isinstance(item, (Trade, ForwardTrade)):
+            entries[0]["TradeVolume"] = self._volume(stated, item)
+        elif isinstance(item, ExecutionStatistics):
+            entries += withdrawn_average(stated, item)
+        for entry in entries:
             self._add(instrument, entry)
+
+    def _volume(self, stated: object, trade: Trade | ForwardTrade) -> int | None:
+        """Return the volume of the session up to a trade (002 §15.10); None for a correction.
+
+        ``stated`` are the last statistics of the session.
+        """
+        base, newest, volume = self._traded.get(trade.security_id, (None, (0, 0), 0))
+        number = (trade.trade_date, trade.trade_id)
+        if number <= newest:
+            return None
+        # Statistics include the trades before them; those of another session are gone.
+        volume = (volume if base is stated else 0) + trade.size
+        self._traded[trade.security_id] = (stated, number, volume)
+        return volume + (stated.trade_volume if isinstance(stated, ExecutionStatistics) else 0)
 
     def _empty_book(self, item: EmptyBook) -> None:
         instrument = self.state.instruments[item.security_id]
@@ -200,11 +235,16 @@ class LegacyChannelPublisher:
         self._sent += self.writer.reset(self._now_ns)
 
     def _status(self, item: SecurityStatus) -> None:
+        instrument = self.state.instruments[item.security_id]
+        own, phase = instrument.own_status, self.state.phases.get(instrument.group)
         self.state.status(item)
         values = self._of_session(item)
         values["SecurityID"] = item.security_id
         values["SecurityTradingStatus"] = None if item.status is None else int(item.status)
         self._message(loop.SECURITY_STATUS, values)
+        if own is not None and item.event != _REJOINS and phase and phase.phase == item.status:
+            # Receivers read the state of the group as a return to it (002 §15.6): leave it again.
+            self._message(loop.SECURITY_STATUS, values)
 
     def _phase(self, item: SecurityGroupPhase) -> None:
         self.state.phase(item)
@@ -298,7 +338,14 @@ class LegacyChannelPublisher:
         }
 
     def _shown(self, instrument: PublishedInstrument) -> Iterator[Values]:
-        shown: list[Any] = list(instrument.statistics.values())
+        shown: list[Any] = [
+            item
+            for item in instrument.statistics.values()
+            if not (isinstance(item, PriceBand) and item.band_type in OSCILLATION)
+        ]
+        tunnel = oscillation(instrument.statistics)
+        if tunnel is not None:
+            shown.append(tunnel)
         last = instrument.last_price()
         if last is not None:
             shown.append(last)

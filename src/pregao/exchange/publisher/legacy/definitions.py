@@ -7,7 +7,11 @@ from datetime import UTC, date, datetime
 
 from pregao.clock import SECOND
 from pregao.exchange.engine.model.enums import SecurityUpdateAction
-from pregao.exchange.engine.model.instruments import Instrument, MaturityMonthYear
+from pregao.exchange.engine.model.instruments import (
+    InstrAttribType,
+    Instrument,
+    MaturityMonthYear,
+)
 from pregao.exchange.publisher.legacy.entries import Values, decimal_of
 from pregao.legacy.times import timestamp_digits
 
@@ -47,6 +51,7 @@ def row_of(instrument: Instrument, action: SecurityUpdateAction, channel: int) -
         "InstrAttrib": [
             {"InstAttribType": int(each.type), "InstAttribValue": str(int(each.value))}
             for each in instrument.attributes
+            if each.type != InstrAttribType.TEST_INSTRUMENT  # only the binary feed has it
         ]
         or None,
         "Legs": [

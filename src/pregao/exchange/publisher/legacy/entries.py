@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
 from pregao.exchange.engine.model.enums import (
     ImbalanceCondition,
     OpenCloseSettlFlag,
+    PriceBandType,
     TradeCondition,
     TrdSubType,
 )
@@ -28,7 +30,7 @@ from pregao.exchange.engine.model.events import (
     Trade,
     TradeBust,
 )
-from pregao.feed.legacy.book_updates import DELETE, EXCHANGE_LAST, NEW
+from pregao.feed.legacy.book_updates import BAND_TYPES, DELETE, EXCHANGE_LAST, NEW
 from pregao.legacy.times import date_digits, time_digits
 
 Values = dict[str, Any]
@@ -40,6 +42,9 @@ _CONDITIONS: Final = {
     TradeCondition.CROSSED: "X",
     TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE: "L",
 }
+
+
+_BANDS: Final = {PriceBandType[name]: str(code) for code, name in BAND_TYPES.items()}
 
 
 def decimal_of(mantissa: int | None, decimals: int = 4) -> Decimal | None:
@@ -155,7 +160,7 @@ def _imbalance(item: AuctionImbalance) -> list[Values]:
 
 
 def _execution_statistics(item: ExecutionStatistics) -> list[Values]:
-    """Return two entries: volume with number of trades, and the weighted average price."""
+    """Return two entries: volume with number of trades, and the average price without crosses."""
     volume = {
         "MDUpdateAction": NEW,
         "MDEntryType": "B",
@@ -163,16 +168,27 @@ def _execution_statistics(item: ExecutionStatistics) -> list[Values]:
         "TradeVolume": item.trade_volume,
         **at(item.time_ns),
     }
-    if item.vwap_px is None:
+    if item.vwap_without_crosses is None:
         return [volume]
     weighted = {
         "MDUpdateAction": NEW,
         "MDEntryType": "9",
-        "MDEntryPx": decimal_of(item.vwap_px),
+        "MDEntryPx": decimal_of(item.vwap_without_crosses),
         "NetChgPrevDay": decimal_of(item.net_chg_prev_day8, 8),
         **at(item.time_ns),
     }
     return [volume, weighted]
+
+
+def withdrawn_average(before: object, now: ExecutionStatistics) -> list[Values]:
+    """Return the entry that deletes the average price, if no trade is left that counts in it."""
+    if not isinstance(before, ExecutionStatistics) or now.vwap_without_crosses is not None:
+        return []
+    if before.vwap_without_crosses is None:
+        return []
+    price = decimal_of(before.vwap_without_crosses)
+    entry = {"MDUpdateAction": DELETE, "MDEntryType": "9", "MDEntryPx": price}
+    return [{**entry, **at(now.time_ns)}]
 
 
 def _closing(item: ClosingPrice) -> list[Values]:
@@ -215,12 +231,15 @@ def _open_interest(item: OpenInterest) -> list[Values]:
 
 
 def _price_band(item: PriceBand) -> list[Values]:
+    """Return the entry of a band; none if 002 has no code for its type."""
     kind, limit, midpoint = item.band_type, item.limit_type, item.midpoint
+    if kind is not None and kind not in _BANDS:
+        return []
     return [
         {
             "MDUpdateAction": NEW,
             "MDEntryType": "g",
-            "PriceBandType": None if kind is None else str(int(kind)),
+            "PriceBandType": None if kind is None else _BANDS[kind],
             "PriceLimitType": None if limit is None else int(limit),
             "PriceBandMidpointPriceType": None if midpoint is None else int(midpoint),
             "LowLimitPrice": decimal_of(item.low),
@@ -247,5 +266,23 @@ ENTRIES: Final[dict[type, Callable[[Any], list[Values]]]] = {
     OpenInterest: _open_interest,
     PriceBand: _price_band,
 }
-"""Entry writers by event type. Other events of the binary feed (ExecutionSummary, QuantityBand)
-have no entry in 002."""
+"""Entry writers by event type. Other events of the binary feed (ExecutionSummary, QuantityBand, and
+bands of static limits) have no entry in 002."""
+
+
+def oscillation(statistics: Mapping[object, Any]) -> PriceBand | None:
+    """Return the oscillation tunnel: the hard limits and the reference price in one band.
+
+    The binary feed has a message for each; here they share a block, and it replaces the last one.
+    """
+    limits: PriceBand | None = statistics.get((PriceBand, PriceBandType.HARD_LIMIT))
+    reference: PriceBand | None = statistics.get((PriceBand, None))
+    if limits is None or reference is None:
+        return limits or reference
+    later = max(limits.time_ns, reference.time_ns)
+    joined: PriceBand = replace(limits, reference8=reference.reference8, time_ns=later)
+    return joined
+
+
+OSCILLATION: Final = (PriceBandType.HARD_LIMIT, None)
+"""Types of the bands that `oscillation` joins."""
