@@ -194,20 +194,61 @@ def corrections(tape):
     tape.send("umdf_trade_bust_57", 5, trade_id=20, trade_date=date(2026, 5, 20))
 
 
+def busts(tape):
+    """000 §19: prices of busted trades stay (6), unless no trade is left (7)."""
+    for security_id in (6, 7):
+        tape.event()
+        tape.send(
+            "umdf_security_status_3",
+            security_id,
+            security_trading_event="TRADING_SESSION_CHANGE",
+            security_trading_status="OPEN",
+        )
+        for number, price in ((10, "5.00"), (20, "7.00"), (30, "6.00")):
+            tape.event()
+            tape.trade(security_id, number, price, 100)
+        for name, number, price in (("opening", 15, 5), ("high", 24, 7), ("low", 25, 5)):
+            kind = {"open_close_settl_flag": "DAILY"} if name == "opening" else {}
+            tape.send(
+                f"umdf_{name}_price_{number}",
+                security_id,
+                md_update_action="NEW",
+                md_entry_px=Decimal(price),
+                **kind,
+            )
+    statistics = "umdf_execution_statistics_56"
+    for number in (10, 20):
+        tape.event()
+        tape.send("umdf_trade_bust_57", 6, trade_id=number, trade_date=DATE)
+    figures = {"trade_volume": 100, "number_of_trades": 1, "vwap_px": Decimal(6)}
+    tape.send(statistics, 6, **figures)
+    for number in (10, 20, 30):
+        tape.event()
+        tape.send("umdf_trade_bust_57", 7, trade_id=number, trade_date=DATE)
+    tape.send(statistics, 7, trade_volume=0, number_of_trades=0)
+    tape.event()
+    tape.trade(7, 40, "6.00", 100)
+    for name, number in (("opening", 15), ("high", 24), ("low", 25)):
+        kind = {"open_close_settl_flag": "DAILY"} if name == "opening" else {}
+        price = {"md_entry_px": Decimal(6), **kind}
+        tape.send(f"umdf_{name}_price_{number}", 7, md_update_action="NEW", **price)
+    tape.send(statistics, 7, **figures)
+
+
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
     lake = LakeStore(tmp_path_factory.mktemp("examples") / "lake")
     tape = Tape()
-    for example in (cleared, iceberg, self_trade, stops, corrections):
+    for example in (cleared, iceberg, self_trade, stops, corrections, busts):
         example(tape)
     tape.rows["instruments"] = [
         {"channel": CHANNEL, "security_id": number, "symbol": f"S{number}", "date": DATE}
-        for number in range(1, 6)
+        for number in range(1, 8)
     ]
     tape.rows["packets"] = [{"channel": CHANNEL, "date": DATE}]
     tape.write(lake)
     with few_partitions(spark):
-        analyse(spark, lake, tables=["trades", "orders"])
+        analyse(spark, lake, tables=["trades", "orders", "session_stats"])
     return lake
 
 
@@ -282,3 +323,17 @@ def test_000_13_4_a_trade_republished_after_its_bust_is_valid(lake):
     assert forward["forward"]
     assert not forward["busted"]
     assert (forward["seller_days"], forward["md_entry_interest_rate"]) == (30, Decimal("0.01"))
+
+
+@pytest.mark.parametrize(
+    ("security_id", "ours", "published"), [(6, (6, 6, 6), (5, 7, 5)), (7, (6, 6, 6), (6, 6, 6))]
+)
+def test_000_19_published_prices_are_compared_with_busted_trades_too(
+    lake, security_id, ours, published
+):
+    (session,) = rows(lake, "session_stats", security_id=security_id)
+    assert (session["open"], session["high"], session["low"]) == ours
+    names = ("published_open", "published_high", "published_low")
+    assert tuple(session[name] for name in names) == published
+    assert session["compared"] == ["open", "high", "low", "volume", "vwap", "trades"]
+    assert session["differences"] == []

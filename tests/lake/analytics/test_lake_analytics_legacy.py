@@ -4,27 +4,33 @@ the feed does not publish."""
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
 import pytest
 
+from pregao.book.updates import Side
+from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
 from pregao.exchange.simulation.settings import LegacyDepth, RunPoint, SimulationSettings
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.lake.analytics.run import ANALYTICS, analyse
+from pregao.lake.books.book_at import book_at
 from pregao.lake.books.build import build_books
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.legacy.times import timestamp_digits
 from tests.exchange.capture_replay import captured
 from tests.lake.analytics_support import assert_same_on_spark
 from tests.lake.days import rows
+from tests.legacy.writing import datagram, entry
 
 POSITION_COLUMNS = {
     "event", "start_event", "end_event", "sequence_version", "sequence_number", "index_in_packet",
 }  # fmt: skip
 """Where something is in the stream, which is another on each feed."""
-TABLES = ["status", "auctions", "session_stats", "latency", "orders"]
+TABLES = ["status", "auctions", "session_stats", "venue_trades", "latency", "orders"]
 FILLS = {"reductions", "reduced_quantity", "fills", "filled_quantity", "end_reason"}
 """Columns that depend on the aggressor, which the legacy feed does not publish."""
 
@@ -106,8 +112,9 @@ def test_both_feeds_give_the_same_auctions(binary, legacy):
 
 
 def test_both_feeds_give_the_same_sessions(binary, legacy):
-    # Entries do not state their session, and trades not whether they are late.
-    but = ["trading_session_id", "last", "last_price_high", "last_price_low"]
+    # Entries do not state their session, trades not whether they are late; crosses do not count
+    # in the average price.
+    but = ["trading_session_id", "last", "last_price_high", "last_price_low", "published_vwap"]
     found = row_counts(legacy, "session_stats", but)
     assert found == row_counts(binary, "session_stats", but)
     assert all(dict(row)["equal"] for row in found)
@@ -215,5 +222,249 @@ def test_levels_are_no_orders(tmp_path):
 
 
 def test_spark_makes_the_same_rows(spark, legacy):
-    build_lake = assert_same_on_spark(spark, LakeStore(str(legacy)), ["auctions", "orders"])
+    tables = ["auctions", "orders", "session_stats", "venue_trades"]
+    build_lake = assert_same_on_spark(spark, LakeStore(str(legacy)), tables)
     assert build_lake["orders"] > 500
+
+
+# Messages written by hand
+
+NOON = 1_376_308_800
+"""2013-08-12 12:00:00 UTC, in seconds."""
+SHARE = 1111
+
+
+def sent(second):
+    return timestamp_digits((NOON + second) * SECOND)
+
+
+def entries_at(number, *entries, second=0):
+    own = [{"MDEntryDate": 20130812, "MDEntryTime": 120000000, **each} for each in entries]
+    return datagram("IncrementalRefresh_152", number, SendingTime=sent(second), MDEntries=own)
+
+
+def trade(number, size, price, venue=None, action=0, **more):
+    own = {"TradeID": str(number), "MDStreamID": venue, **more}
+    return entry("2", action, SHARE, 1, size=size, price=price, **own)
+
+
+def new_session(number):
+    return datagram(
+        "SecurityStatus_142", number, SendingTime=sent(0), TradeDate=20130812,
+        TransactTime=sent(0), SecurityID=SHARE, SecurityTradingStatus=17, SecurityTradingEvent=4,
+    )  # fmt: skip
+
+
+def shown_at(number, last, *rows, second=0, security=SHARE):
+    """A snapshot of the market recovery stream; rows are its entries."""
+    return datagram(
+        "SnapshotFullRefresh_153", number, SendingTime=sent(second), LastMsgSeqNumProcessed=last,
+        RptSeq=1, SecurityID=security, TotNumReports=1, MDEntries=list(rows),
+    )  # fmt: skip
+
+
+def lake_of(folder, monkeypatch, incremental, snapshots=(), tables=("session_stats", "bars")):
+    """A lake with these datagrams of channel 51, and the analytics of their trades."""
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.1:5002=51")
+    flows = [(5001, each) for each in incremental] + [(5002, each) for each in snapshots]
+    with PcapWriter(folder / "a.pcap") as writer:
+        for at, (port, payload) in enumerate(flows):
+            frame = udp_frame("10.0.0.1", 9, "233.1.1.1", port, payload)
+            writer.write(NOON * SECOND + at, frame)
+    lake = LakeStore(str(folder / "lake"))
+    assert ingest([str(folder / "a.pcap")], str(folder / "lake")).committed
+    analyse(None, lake, tables=["trades", "venue_trades", *tables])
+    return folder / "lake"
+
+
+def venues():
+    return [
+        new_session(1),
+        entries_at(2, trade(10, 100, "10", TradeVolume=100)),
+        entries_at(3, trade(10, 7, "99", "X"), trade(10, 8, "98", "X")),
+        entries_at(4, trade(11, 5, "97", "O"), trade(12, 6, "96", "C")),
+        entries_at(5, trade(12, None, "96", "C", action=2), trade(10, 9, "95", "S")),
+        entries_at(6, trade(20, 50, "11", "E", TradeCondition="X", TradeVolume=150)),
+        entries_at(
+            7,
+            entry("B", 0, SHARE, 1, size=2, price="1550", TradeVolume=150),
+            entry("B", 0, SHARE, 1, size=9, price="9", TradeVolume=40, MDStreamID="O"),
+            entry("9", 0, SHARE, 1, price="10"),
+            entry("9", 0, SHARE, 1, price="98", MDStreamID="X"),
+            entry("4", 0, SHARE, 1, price="10"),
+            entry("4", 0, SHARE, 1, price="97", MDStreamID="X"),
+            entry("7", 0, SHARE, 1, price="11"),
+            entry("7", 0, SHARE, 1, price="99", MDStreamID="X"),
+            entry("8", 0, SHARE, 1, price="10"),
+            entry("8", 0, SHARE, 1, price="1", MDStreamID="C"),
+        ),
+    ]
+
+
+def test_002_10_only_the_electronic_market_makes_trades_bars_and_statistics(tmp_path, monkeypatch):
+    lake = lake_of(tmp_path, monkeypatch, venues())
+    electronic = {
+        (row["venue"], row["trade_id"]): (int(row["price"]), row["size"], row["publications"])
+        for row in rows(lake, "trades")
+    }
+    assert electronic == {("E", 10): (10, 100, 1), ("E", 20): (11, 50, 1)}
+    others = {
+        (row["venue"], row["trade_id"]): (
+            int(row["price"]), row["size"], row["publications"], row["busted"],
+        )
+        for row in rows(lake, "venue_trades")
+    }  # fmt: skip
+    assert others == {
+        ("X", 10): (98, 8, 2, False), ("O", 11): (97, 5, 1, False), ("C", 12): (96, 6, 1, True),
+        ("S", 10): (95, 9, 1, False),
+    }  # fmt: skip
+    (bar,) = [row for row in rows(lake, "bars") if row["interval"] == "1d"]
+    assert (bar["volume"], int(bar["high"]), int(bar["low"]), bar["trades"]) == (150, 11, 10, 2)
+
+
+def test_002_7_and_15_10_averages_without_crosses_and_volumes_are_compared(tmp_path, monkeypatch):
+    lake = lake_of(tmp_path, monkeypatch, venues())
+    (stats,) = rows(lake, "session_stats")
+    names = ("open", "high", "low", "volume", "vwap", "trades")
+    published = [stats[f"published_{name}"] for name in names]
+    assert published == [10, 11, 10, 150, 10, 2]
+    assert (stats["compared"], stats["differences"]) == (list(names), [])
+    # Ours has every trade, as on the binary feed.
+    assert float(stats["vwap"]) == pytest.approx(1550 / 150)
+
+
+def test_002_10_2_without_summaries_the_volume_is_that_of_the_trades(tmp_path, monkeypatch):
+    lake = lake_of(tmp_path, monkeypatch, venues()[:-1])
+    (stats,) = rows(lake, "session_stats")
+    assert (stats["published_volume"], stats["published_trades"]) == (150, None)
+    assert stats["published_vwap"] is None
+    assert "volume" in stats["compared"]
+    assert not {"vwap", "trades"} & {*stats["compared"], *stats["differences"]}
+
+
+def test_002_7_a_wrong_average_is_found(tmp_path, monkeypatch):
+    more = [entries_at(8, entry("9", 0, SHARE, 1, price="10.3333"))]
+    (stats,) = rows(lake_of(tmp_path, monkeypatch, venues() + more), "session_stats")
+    assert stats["differences"] == ["vwap"]
+
+
+def test_002_6_1_statistics_of_a_snapshot_are_as_of_its_last_message(tmp_path, monkeypatch):
+    shown = [
+        {"MDEntryType": "B", "MDEntrySize": 1, "TradeVolume": 100},
+        {"MDEntryType": "B", "MDEntrySize": 4, "TradeVolume": 4000, "MDStreamID": "X"},
+        {"MDEntryType": "9", "MDEntryPx": Decimal(10)},
+        {"MDEntryType": "7", "MDEntryPx": Decimal(10)},
+        {"MDEntryType": "8", "MDEntryPx": Decimal(9)},
+    ]
+    # It was sent after the second trade, but is as of the message before it.
+    incremental = [
+        entries_at(5, trade(10, 100, "10", TradeVolume=100)),
+        entries_at(6, trade(20, 50, "11", TradeVolume=150), entry("7", 0, SHARE, 1, price="11")),
+        entries_at(7, entry("0", 0, SHARE, 1, position=1, size=1, price="10"), second=3),
+    ]
+    lake = lake_of(tmp_path, monkeypatch, incremental, [shown_at(1, 5, *shown, second=2)])
+    (stats,) = rows(lake, "session_stats")
+    initial = [stats[f"initial_{name}"] for name in ("high", "low", "volume", "vwap", "trades")]
+    assert initial == [10, 9, 100, 10, 1]
+    assert (stats["session"], stats["published_volume"]) == (0, 150)
+    assert (stats["compared"], stats["differences"]) == (["high", "low", "volume"], [])
+
+
+@pytest.mark.parametrize("milliseconds", [True, False])
+def test_002_15_11_the_channel_decides_the_unit_of_every_time(tmp_path, monkeypatch, milliseconds):
+    # On PUMA 1234 is 1.234 s after midnight, on MEGABOLSA 12:34.
+    usual = 120000123 if milliseconds else 120000
+    incremental = [
+        entries_at(1, {**trade(1, 5, "10"), "MDEntryTime": 1234}),
+        entries_at(2, {**trade(2, 5, "10"), "MDEntryTime": usual}),
+    ]
+    lake = lake_of(tmp_path, monkeypatch, incremental, tables=())
+    midnight = (NOON - 12 * 3600) * 1000
+    found = {row["trade_id"]: row["time_ns"] // MILLISECOND for row in rows(lake, "trades")}
+    assert found == {
+        1: midnight + (1_234 if milliseconds else 754_000),
+        2: NOON * 1000 + (123 if milliseconds else 0),
+    }
+
+
+def test_002_9_1_1_a_change_without_a_price_keeps_it_in_the_lake(tmp_path, monkeypatch):
+    def bid(number, action, position, size, price=None):
+        own = entry("0", action, SHARE, number, position=position, size=size, price=price)
+        return entries_at(number, own)
+
+    incremental = [
+        bid(1, 0, 1, 100, "10.5"), bid(2, 0, 2, 200, "10.4"), bid(3, 0, 3, 300, "10.3"),
+        bid(4, 1, 2, 50),
+    ]  # fmt: skip
+    lake = lake_of(tmp_path, monkeypatch, incremental, tables=())
+    build_books(str(lake))
+    book = book_at(LakeStore(str(lake)), str(SHARE)).book
+    assert [(order.price, order.size) for order in book.orders(Side.BID)] == [
+        (105_000, 100), (104_000, 50), (103_000, 300),
+    ]  # fmt: skip
+    (last,) = [row for row in rows(lake, "ticks") if row["sequence_number"] == 4]
+    assert (last["bid_price_2"], last["bid_size_2"]) == (Decimal("10.4"), 50)
+
+
+def test_days_of_the_legacy_feed_are_rebuilt_when_its_translation_changes(tmp_path, monkeypatch):
+    lake = LakeStore(str(lake_of(tmp_path, monkeypatch, venues(), tables=())))
+    again = analyse(None, lake, tables=["trades", "venue_trades"])
+    assert {each.rows for each in again} == {None}
+    monkeypatch.setattr("pregao.lake.analytics.run.LEGACY_RULES", -1)
+    again = analyse(None, lake, tables=["trades", "venue_trades"])
+    assert [(each.table, each.rows) for each in again] == [("trades", 2), ("venue_trades", 4)]
+
+
+def listed_at(number, *securities):
+    """A definition of instruments of group DI."""
+    own = [
+        {
+            "Symbol": f"DI{security}", "SecurityID": security, "ApplIDs": [{"ApplID": "51"}],
+            "SecurityUpdateAction": "A", "Product": 4, "SecurityType": "FUT",
+            "SecuritySubType": "1", "SecurityDesc": "DI", "CFICode": "F", "CountryOfIssue": "BR",
+            "IssueDate": 20130101, "SecurityValidityTimestamp": 0, "SecurityGroup": "DI",
+        }
+        for security in securities
+    ]  # fmt: skip
+    return datagram(
+        "SecurityList_149", number, SendingTime=str(sent(0)), TotNoRelatedSym=len(own),
+        LastFragment="Y", RelatedSym=own,
+    )  # fmt: skip
+
+
+def state_at(number, second, **values):
+    return datagram(
+        "SecurityStatus_142", number, SendingTime=sent(second), TradeDate=20130812,
+        TransactTime=sent(second), **values,
+    )  # fmt: skip
+
+
+def test_002_11_1_an_undefined_state_is_unknown_in_the_table(tmp_path, monkeypatch):
+    second, third, fourth = SHARE + 1, SHARE + 2, SHARE + 3
+    incremental = [
+        listed_at(1, SHARE, second, third, fourth),
+        state_at(2, 1, SecurityGroup="DI", TradingSessionSubID="17"),
+        state_at(3, 2, SecurityID=SHARE, SecurityTradingStatus=20),
+        state_at(4, 3, SecurityID=SHARE, SecurityTradingStatus=17),
+        state_at(5, 4, SecurityID=second, SecurityTradingStatus=2),
+        state_at(6, 5, SecurityID=second, SecurityTradingStatus=20),
+    ]
+    shown = {"MDEntryType": "c", "TradingSessionSubID": "17", "SecurityTradingStatus": 20}
+    neither = {"MDEntryType": "c", "TradingSessionSubID": "20", "SecurityTradingStatus": 20}
+    snapshots = [
+        shown_at(1, 6, shown, second=6, security=third),
+        shown_at(2, 6, neither, second=6, security=fourth),
+    ]
+    lake = lake_of(tmp_path, monkeypatch, incremental, snapshots, tables=["status"])
+    found = {}
+    for row in sorted(rows(lake, "status"), key=lambda row: row["from_ns"] or NOON * 2 * SECOND):
+        if row["security_id"] is not None:
+            own = (row["status"], row["own_status"], row["trades_continuously"])
+            found.setdefault(row["security_id"], []).append(own)
+    follows, unknown = ("OPEN", False, True), ("UNKNOWN", True, False)
+    assert found == {
+        SHARE: [follows, unknown, follows],
+        second: [follows, ("PAUSE", True, False), unknown],
+        third: [follows, unknown],
+        fourth: [follows, unknown],
+    }

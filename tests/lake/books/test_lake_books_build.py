@@ -17,7 +17,7 @@ from pregao.errors import UsageError
 from pregao.feed.replay.day import LAST_SERIAL
 from pregao.lake.books import build as build_module
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.books.catalog import FileCatalogue, latest_build
+from pregao.lake.books.catalog import FileCatalog, latest_build
 from pregao.lake.books.planner import plan_day, plan_tasks
 from pregao.lake.books.schemas import DERIVED
 from pregao.lake.books.task import BookTask, BuildSettings, run_book_task
@@ -188,9 +188,9 @@ def test_of_two_concurrent_builds_with_other_settings_the_later_one_stays(lake, 
 
 
 def planned(lake):
-    catalogue = FileCatalogue(lake)
-    (channel,) = catalogue.channels(DAY)
-    return plan_day(catalogue, DAY, channel)
+    catalog = FileCatalog(lake)
+    (channel,) = catalog.channels(DAY)
+    return plan_day(catalog, DAY, channel)
 
 
 SETTINGS = BuildSettings("unit", 10, 10 * MINUTE)

@@ -12,10 +12,23 @@ from pregao.book.updates import MessageKey, MessagesMissing
 from pregao.feed.book_updates import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns
 from pregao.feed.legacy.book_updates import update_of
 from pregao.lake.books.day_loader import ArrowColumns
-from pregao.lake.books.legacy_messages import ENTRY_COLUMNS, EntryColumns, messages_of
+from pregao.lake.books.legacy_messages import (
+    ENTRY_COLUMNS,
+    OTHER,
+    PRICE_BAND,
+    EntryColumns,
+    messages_of,
+)
 from pregao.lake.books.legacy_reader import SnapshotEntries
 from pregao.lake.ingest.registry import PROTOCOLS
-from pregao.umdf.templates import IMPLIED_SINCE, implied_masks
+from pregao.umdf.templates import (
+    FORWARD_TRADE,
+    IMPLIED_SINCE,
+    OPENING_PRICE,
+    TRADE,
+    TRADE_BUST,
+    implied_masks,
+)
 
 FIELDS = {
     "MDUpdateAction": "md_update_action",
@@ -30,10 +43,17 @@ FIELDS = {
     "MDEntrySeller": "md_entry_seller",
     "MDInsertDate": "md_insert_date",
     "MDInsertTime": "md_insert_time",
+    "MDStreamID": "md_stream_id",
+    "OpenCloseSettlFlag": "open_close_settl_flag",
+    "PriceBandType": "price_band_type",
+    "PriceLimitType": "price_limit_type",
+    "TradeCondition": "trade_condition",
+    "SellerDays": "seller_days",
 }
 (SPEC,) = (
     spec for spec in PROTOCOLS["legacy"].tables() if spec.name == "legacy_incremental_refresh"
 )
+TRADES = (TRADE, FORWARD_TRADE, TRADE_BUST)
 NUMBERS = ("order_id", "price", "size", "position", "firm", "inserted")
 WITHOUT_POSITION = (UpdateKind.CLEAR_SIDE, UpdateKind.OVERLAY)
 """The position that they name does not matter."""
@@ -146,3 +166,55 @@ def test_snapshots_of_several_captures_are_sorted_by_capture(captures):
     sorted_rows = SnapshotEntries(pa.table(columns | same), None).entries.rows
     first, *others = sorted_rows.column("capture_id").to_pylist()
     assert (first, others) == (None, sorted(captures[at] for at in range(13) if captures[at]))
+
+
+def column(entry_rows, template, name):
+    return messages_of(EntryColumns(table_of(entry_rows)), template).column(name).to_pylist()
+
+
+def test_002_10_9_bands_have_the_codes_and_defaults_of_the_legacy_feed():
+    bands = [
+        {"MDEntryType": "g", "PriceBandType": kind, "PriceLimitType": limit}
+        for kind, limit in ((None, None), ("0", 0), ("1", 1), ("2", 2), ("7", 9))
+    ]
+    assert column(bands, PRICE_BAND, "price_band_type") == [
+        "HARD_LIMIT", "HARD_LIMIT", "REJECTION_BAND", "AUCTION_LIMITS", None,
+    ]  # fmt: skip
+    assert column(bands, PRICE_BAND, "price_limit_type") == [
+        "PRICE_UNIT", "PRICE_UNIT", "TICKS", "PERCENTAGE", None,
+    ]  # fmt: skip
+
+
+def test_002_10_4_an_opening_price_without_a_flag_is_of_the_day():
+    prices = [{"MDEntryType": "4", "OpenCloseSettlFlag": flag} for flag in (None, "0", "5", "4")]
+    assert column(prices, OPENING_PRICE, "open_close_settl_flag") == [
+        "DAILY", "DAILY", "ENTRY_FROM_PREVIOUS_BUSINESS_DAY",
+    ]  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    entry_rows=st.lists(
+        st.fixed_dictionaries(
+            {
+                "MDEntryType": st.sampled_from("22478B9ACg"),
+                "MDUpdateAction": st.sampled_from([0, 2]),
+                "MDStreamID": st.sampled_from([None, "E", "X", "S", "O", "C"]),
+                "TradeCondition": st.sampled_from([None, "X", "U"]),
+                "SellerDays": st.sampled_from([None, 30]),
+            }
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_002_10_entries_of_other_venues_are_no_message_of_the_binary_feed(entry_rows):
+    found = EntryColumns(table_of(entry_rows))
+    without = EntryColumns(table_of([each | {"MDStreamID": None} for each in entry_rows]))
+    for at, each in enumerate(entry_rows):
+        electronic = each["MDStreamID"] in (None, "E")
+        assert found.template[at] == (without.template[at] if electronic else OTHER)
+        assert found.venue[at] == (each["MDStreamID"] or "E")
+        elsewhere = [kind for kind in TRADES if at in found.trades_elsewhere(kind)]
+        expected = [kind for kind in TRADES if kind == without.template[at] and not electronic]
+        assert elsewhere == expected

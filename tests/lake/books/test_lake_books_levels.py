@@ -28,7 +28,7 @@ from pregao.exchange.simulation.simulation import Simulation
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.book_at import book_at, open_books
 from pregao.lake.books.build import build_books
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.selection import BookSelection
 from pregao.lake.exports.tabular import export_checkpoints, export_moments
 from pregao.lake.ingest.pipeline import ingest
@@ -104,7 +104,7 @@ def compared(folder, lake, depth):
             continue
         security = str(line["security_id"])
         if security not in books:
-            books[security] = open_books(FileCatalogue(lake), security)
+            books[security] = open_books(FileCatalog(lake), security)
         # The feed's times have milliseconds: what was sent before, and no more.
         moment = books[security].at(None if line["final"] else line["time_ns"] - 1)
         if moment.book.state in (State.STALE, State.UNCONFIRMED):

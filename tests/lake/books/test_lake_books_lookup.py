@@ -17,7 +17,7 @@ from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.lake.books.book_at import book_at, open_books
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.selection import BookSelection
 from pregao.lake.exports.tabular import (
     BOOK_SCHEMA,
@@ -43,10 +43,10 @@ class Lookups(dict):
     """Results of `book_at`, with the books of each instrument opened once."""
 
     def __init__(self, lake):
-        self.catalogue = FileCatalogue(lake)
+        self.catalog = FileCatalog(lake)
 
     def __missing__(self, symbol):
-        self[symbol] = open_books(self.catalogue, symbol)
+        self[symbol] = open_books(self.catalog, symbol)
         return self[symbol]
 
     def at(self, symbol, at_ns):

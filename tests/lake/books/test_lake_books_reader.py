@@ -16,7 +16,7 @@ from pregao.feed.packet_keys import AFTER_PACKET, in_order, message_serial, pack
 from pregao.feed.replay import _kernels
 from pregao.feed.replay.snapshots import CompactOrders, LoopRows, owners
 from pregao.lake.books import reader as inputs
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows
 from pregao.lake.books.columns import codes, integers, named, nulled, prices
 from pregao.lake.books.legacy_reader import open_reader
@@ -210,10 +210,10 @@ def test_checkpoints_are_at_intervals_phases_many_updates_and_ends():
 def test_only_requested_columns_are_read(tmp_path):
     """Whether rows of a file are selected, or its row groups are read completely."""
     ingest([str(day())], str(tmp_path))
-    catalogue = FileCatalogue(LakeStore(str(tmp_path)))
-    date = catalogue.dates()[0]
-    inputs = catalogue.inputs(date, catalogue.channels(date)[0])
-    reader = open_reader(catalogue.lake.location, inputs)
+    catalog = FileCatalog(LakeStore(str(tmp_path)))
+    date = catalog.dates()[0]
+    inputs = catalog.inputs(date, catalog.channels(date)[0])
+    reader = open_reader(catalog.lake.location, inputs)
     securities = sorted(reader.rows_by_security(ORDER))
     names = ["sequence_number", "md_entry_px"]
     for part in (
@@ -228,10 +228,10 @@ def test_only_requested_columns_are_read(tmp_path):
 
 def test_rows_in_pieces_are_the_same_rows(tmp_path, monkeypatch):
     ingest([str(day())], str(tmp_path))
-    catalogue = FileCatalogue(LakeStore(str(tmp_path)))
-    (when,) = catalogue.dates()
-    channel = catalogue.channels(when)[0]
-    reader = open_reader(catalogue.lake.location, catalogue.inputs(when, channel))
+    catalog = FileCatalog(LakeStore(str(tmp_path)))
+    (when,) = catalog.dates()
+    channel = catalog.channels(when)[0]
+    reader = open_reader(catalog.lake.location, catalog.inputs(when, channel))
     columns = ["security_id", "sequence_number", "no_md_entries"]
     whole = pa.concat_tables(reader.read(SNAPSHOT_ORDERS, columns, SecurityRange()))
     for max_rows in (1, len(whole) // 3, len(whole)):

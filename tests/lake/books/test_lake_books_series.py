@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pregao.clock import SECOND
 from pregao.lake.books.book_at import open_books
 from pregao.lake.books.build import BookOptions
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from tests.lake.book_days import built, simulate
 
 DAYS = {
@@ -36,7 +36,7 @@ def lake_of(day):
 @cache
 def books(day, symbol):
     lake, first, last = lake_of(day)
-    return open_books(FileCatalogue(lake), symbol), first, last
+    return open_books(FileCatalog(lake), symbol), first, last
 
 
 def comparable(moment):

@@ -11,19 +11,32 @@ from tempfile import mkdtemp
 import pytest
 from typer.testing import CliRunner
 
+from pregao.api.lake import Lake
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.cli.main import app
 from pregao.clock import SECOND
-from pregao.lake.books.book_at import book_at
+from pregao.lake.books.book_at import book_at, open_books
 from pregao.lake.books.build import build_books
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, decode_header, encode_packet
 from pregao.umdf.templates import SEQUENCE
-from tests.lake.book_days import BookDay, built, compare_ticks, packet_key, simulate, tick_key
+from tests.feed.channel_messages import empty_book, encode, order, snapshot, snapshot_orders
+from tests.lake.book_days import (
+    BookDay,
+    built,
+    compare_ticks,
+    levels,
+    packet_key,
+    simulate,
+    tick_key,
+    tick_levels,
+)
 
 UNTRUSTED = ("stale", "unconfirmed")
 TRUSTED = ("valid", "empty")
@@ -97,23 +110,172 @@ def test_no_tick_that_is_valid_or_empty_differs_from_the_truth(seed):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_lookup_that_is_valid_or_empty_differs_from_the_truth(seed):
+    """By time: also where the packet of that time was lost on both feeds."""
     day = lossy(seed)
     lines = [line for line in day.truth() if not line["final"]][::7]
     trusted = 0
     for line in lines:
-        sent = day.rows("packets", channel=line["channel"], stream="incremental",
-                        sequence_version=line["sequence_version"],
-                        sequence_number=line["sequence_number"])  # fmt: skip
-        if not sent:
-            continue  # it was lost on both feeds
-        moment = book_at(day.lake, line["symbol"], sent[0]["sending_time_ns"])
+        moment = book_at(day.lake, line["symbol"], line["time_ns"])
         if moment.book.state.name.lower() not in TRUSTED:
             continue
         for side, orders in ((Side.BID, line["bids"]), (Side.ASK, line["asks"])):
             shown = [(each.order_id, each.size) for each in moment.book.orders(side)]
             assert shown == [(order[2], order[1]) for order in orders], line["symbol"]
         trusted += 1
-    assert trusted > len(lines) // 4
+    assert trusted > len(lines) // 5
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_no_tick_by_time_that_is_valid_or_empty_differs_from_the_truth(seed):
+    day = lossy(seed)
+    ticks = {}
+    for tick in sorted(
+        day.rows("ticks"), key=lambda tick: (tick["sending_time_ns"], tick_key(tick))
+    ):
+        ticks.setdefault(tick["security_id"], []).append(tick)
+    compared = 0
+    for line in day.truth():
+        own = [tick for tick in ticks.get(line["security_id"], ())
+               if tick["sending_time_ns"] <= line["time_ns"]]  # fmt: skip
+        if own and own[-1]["state"] in TRUSTED:
+            assert tick_levels(own[-1], "bid") == levels(line["bids"]), line["symbol"]
+            assert tick_levels(own[-1], "ask") == levels(line["asks"]), line["symbol"]
+            compared += 1
+    assert compared > 20
+
+
+BEGIN = 1_779_364_800 * SECOND
+LOST = 3
+"""Number of the packet that no feed delivered."""
+
+
+def hand_made(folder, packets, snapshots=()):
+    """A lake of packets (number, time in seconds, messages) of channel 7, and its snapshots."""
+    folder.mkdir()
+    streams = {"Incremental_A": (packets, 1), "Snapshot": (snapshots, 2)}
+    for name, (sent, port) in streams.items():
+        if not sent:
+            continue
+        with PcapWriter(folder / f"007_{name}.pcap") as writer:
+            for number, seconds, *messages in sent:
+                when = BEGIN + seconds * SECOND
+                payload = encode_packet(PacketHeader(7, 1, number, when), messages)
+                writer.write(when, udp_frame("10.0.0.1", 9, "224.1.1.1", port, payload))
+    lake = folder / "lake"
+    ingest([str(path) for path in sorted(folder.glob("*.pcap"))], str(lake))
+    build_books(str(lake))
+    return LakeStore(lake)
+
+
+def state_at(lake, security, seconds):
+    moment = book_at(lake, str(security), BEGIN + int(seconds * SECOND))
+    return moment.book.state.name.lower()
+
+
+ONE, TWO = 1111, 2222
+PACKETS = [
+    (1, 1, order(1, 10), order(1, 20, security=TWO)),
+    (2, 2, order(2, 11)),
+    # packet 3 is sent at 10 s with an order of instrument ONE, and lost
+    (4, 20, empty_book(TWO, flags=0), order(1, 21, security=TWO)),
+    (5, 30, order(4, 13)),
+]
+
+
+def test_a_gap_begins_by_time_with_the_last_packet_before_it(tmp_path):
+    lake = hand_made(tmp_path / "day", PACKETS)
+    for security in (ONE, TWO):
+        assert state_at(lake, security, 1.5) == "valid"
+        for seconds in (2, 5, 9.999, 10, 15, 19.999999999):
+            assert state_at(lake, security, seconds) == "unconfirmed", (security, seconds)
+    assert state_at(lake, TWO, 20) == "valid"  # proven by its EmptyBook
+    assert state_at(lake, ONE, 20) == "unconfirmed"
+    assert state_at(lake, ONE, 30) == "stale"
+    moment = book_at(lake, str(ONE), BEGIN + 15 * SECOND)
+    assert moment.reason == (
+        "packet 3 of sequence version 1, sent between 2026-05-21T12:00:02.000000000Z and "
+        "2026-05-21T12:00:20.000000000Z, is missing"
+    )
+    assert [each.order_id for each in moment.book.orders(Side.BID)] == [10, 11]
+    assert book_at(lake, str(TWO), BEGIN + 20 * SECOND).reason is None
+
+
+def test_books_at_many_times_know_of_gaps_like_single_lookups(tmp_path):
+    lake = hand_made(tmp_path / "day", PACKETS)
+    times = [BEGIN + tenths * SECOND // 10 for tenths in range(0, 400, 3)]
+    for security in (ONE, TWO):
+        books = open_books(FileCatalog(lake), str(security))
+        single = [book_at(lake, str(security), at) for at in times[::9]]
+        series = books.series(times)[::9]
+        again = [books.at(at) for at in times[::9]]
+        for one, two, three in zip(single, series, again, strict=True):
+            assert one.book.state == two.book.state == three.book.state
+            assert one.reason == two.reason == three.reason
+
+
+def test_a_tick_gives_a_gap_the_time_of_the_packet_before_it(tmp_path):
+    lake = hand_made(tmp_path / "day", PACKETS)
+    ticks = sorted(BookDay(tmp_path, lake).rows("ticks", security_id=TWO), key=tick_key)
+    assert [(tick["state"], (tick["sending_time_ns"] - BEGIN) // SECOND) for tick in ticks] == [
+        ("valid", 1), ("unconfirmed", 2), ("valid", 20),
+    ]  # fmt: skip
+
+
+def test_a_heartbeat_before_a_gap_postpones_it(tmp_path):
+    beat = encode(SEQUENCE, nextSeqNo=LOST)
+    lake = hand_made(tmp_path / "day", [*PACKETS[:2], (0, 8, beat), *PACKETS[2:]])
+    assert state_at(lake, ONE, 7.999) == "valid"
+    assert state_at(lake, ONE, 8) == "unconfirmed"
+    assert "12:00:08.000000000Z and" in book_at(lake, str(ONE), BEGIN + 9 * SECOND).reason
+
+
+def test_a_snapshot_as_of_the_last_lost_packet_ends_the_doubt_when_it_is_sent(tmp_path):
+    loop = [(1, 12, snapshot(LOST, 3, bids=3, reports=2), snapshot_orders(10, 11, 12),
+             snapshot(LOST, 1, bids=1, reports=2, security=TWO),
+             snapshot_orders(20, security=TWO))]  # fmt: skip
+    lake = hand_made(tmp_path / "day", PACKETS, loop)
+    for security, orders in ((ONE, [10, 11, 12]), (TWO, [20])):
+        assert state_at(lake, security, 11.9) == "unconfirmed"
+        assert state_at(lake, security, 12) == "valid"
+        moment = book_at(lake, str(security), BEGIN + 13 * SECOND)
+        assert [each.order_id for each in moment.book.orders(Side.BID)] == orders
+
+
+def test_an_instrument_absent_from_a_loop_has_the_time_of_the_loops_end(tmp_path):
+    """000 §7.3.1: its book is empty; ticks and checkpoints of that have the loop's time."""
+    loop = [(1, 24, snapshot(4, 1, bids=1, security=TWO), snapshot_orders(21, security=TWO))]
+    lake = hand_made(tmp_path / "day", PACKETS[:3], loop)
+    day = BookDay(tmp_path, lake)
+    assert day.rows("books", security_id=ONE)[0]["state"] == "empty"
+    for table in ("ticks", "book_checkpoints"):
+        last = max(day.rows(table, security_id=ONE), key=tick_key)
+        assert last["state"] == "empty"
+        for column in ("sending_time_ns", "capture_time_ns"):
+            assert last[column] == BEGIN + 24 * SECOND, (table, column)
+    assert state_at(lake, ONE, 23) == "unconfirmed"
+    assert state_at(lake, ONE, 24) == "empty"
+
+
+def test_data_that_begins_with_a_gap_claims_nothing_before_it(tmp_path):
+    lake = hand_made(tmp_path / "day", PACKETS[1:2])
+    assert state_at(lake, ONE, 1) == "unconfirmed"
+    assert book_at(lake, str(ONE), BEGIN + SECOND).reason == (
+        "packet 1 of sequence version 1, sent before 2026-05-21T12:00:02.000000000Z, is missing"
+    )
+
+
+def test_the_reason_of_an_unconfirmed_book_is_shown(tmp_path):
+    lake = hand_made(tmp_path / "day", PACKETS)
+    at = str(BEGIN + 15 * SECOND)
+    where = ["--lake", str(lake.location), "--at", at]
+    shown = CliRunner().invoke(app, ["book", str(ONE), *where, "--json"])
+    assert shown.exit_code == 1
+    reason = book_at(lake, str(ONE), int(at)).reason
+    assert json.loads(shown.stdout)["reason"] == reason
+    text = " ".join(CliRunner().invoke(app, ["book", str(ONE), *where]).stdout.split())
+    assert f"{reason}, and nothing has confirmed the book since" in text
+    found = Lake(str(lake.location)).book(ONE, at=int(at))
+    assert (found.state, found.reason) == (State.UNCONFIRMED, reason)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])

@@ -82,7 +82,7 @@ def test_a_day_is_removed_and_ingested_again(both, lake, tmp_path):
     assert sum(done.rows.values()) > 1_000
     assert_sound(lake)
     assert_same(ingested_lake(tmp_path / "only", [second()]).location.path, lake.location.path)
-    assert ingest([str(second())], lake.location, may_be_nothing=True).captures == []
+    assert ingest([str(second())], lake.location, allow_empty=True).captures == []
     ingest([str(first()), str(other_channel())], lake.location)
     assert_sound(lake)
     assert_same(both.location.path, lake.location.path)

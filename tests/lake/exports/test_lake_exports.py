@@ -20,12 +20,21 @@ from typer.testing import CliRunner
 import pregao
 from pregao.book.update_rows import NULL
 from pregao.cli.main import app
+from pregao.lake.analytics.bars import BARS
+from pregao.lake.analytics.session_stats import SESSION_STATS
 from pregao.lake.books.book_at import find_instrument
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers
 from pregao.lake.exports.levels import Halt, ladders
 from pregao.lake.exports.lobster import write_lobster
-from pregao.lake.exports.nautilus import InstrumentTerms, catalog_files
+from pregao.lake.exports.nautilus import (
+    COLUMNS,
+    OPTION,
+    InstrumentTerms,
+    catalog_files,
+    instrument_table,
+    terms_of,
+)
 from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow, order_flow
 from pregao.lake.storage.lake_store import LakeStore
 
@@ -57,7 +66,7 @@ def lossy(tmp_path_factory):
 
 
 def instruments(lake):
-    catalogue = FileCatalogue(LakeStore(lake))
+    catalogue = FileCatalog(LakeStore(lake))
     names = (
         pregao.Lake(lake)
         .sql("SELECT symbol, channel FROM orders GROUP BY ALL ORDER BY count(*) DESC LIMIT 3")
@@ -115,7 +124,7 @@ def test_the_flow_of_orders_makes_the_books_of_the_lake(which, request):
 
 def test_quantities_removed_from_orders_equal_the_traded_ones(lake):
     """In continuous trading the fills of an event's resting orders add up to its trades."""
-    instrument = find_instrument(FileCatalogue(LakeStore(lake)), SYMBOL, None, None)
+    instrument = find_instrument(FileCatalog(LakeStore(lake)), SYMBOL, None, None)
     flow = order_flow(LakeStore(lake), instrument)
     event = np.append(0, np.cumsum(flow.last_of_event)[:-1])
     count = int(event[-1]) + 1
@@ -211,11 +220,13 @@ def halted(lake, symbol):
 
 @pytest.mark.parametrize("symbol", ["BBAS3", "ITUB4", "PETR3"])
 def test_lobster_contains_halts_and_called_auctions(lake, tmp_path, symbol):
+    if symbol == "PETR3":
+        assert any(halted(lake, each) for each in ("BBAS3", "ITUB4", "PETR3"))
     folder = exported(lake, "lobster", tmp_path / "lobster", symbol=symbol)
     messages, books = (path.read_text().splitlines() for path in sorted(folder.iterdir()))
     rows = [line.split(",") for line in messages]
     halts = [index for index, row in enumerate(rows) if row[1] == "7"]
-    assert [rows[index][4] for index in halts] == halted(lake, symbol) != []
+    assert [rows[index][4] for index in halts] == halted(lake, symbol)
     for index in halts:
         assert rows[index][2:4] == ["0", "0"]
         assert books[index] == books[index - 1]
@@ -397,6 +408,38 @@ def definition(lake, kind):
     return rows.to_pylist()[0]
 
 
+@pytest.mark.parametrize("sub_type", [90, 140, 141, "140"])
+def test_000_16_1_strategies_and_rollovers_are_not_options(sub_type):
+    row = dict.fromkeys(COLUMNS) | {"security_type": "OPT", "put_or_call": "CALL"}
+    assert terms_of(row | {"security_sub_type": 60}).kind == OPTION
+    assert terms_of(row | {"security_sub_type": sub_type}).kind is None
+
+
+@pytest.mark.parametrize(
+    ("day", "begins_ns"),
+    [
+        (None, 0),
+        (date(1, 1, 1), 0),
+        (date(1969, 12, 31), 0),
+        (date(2026, 5, 21), 1_779_332_400 * 10**9),
+        (date(9999, 12, 31), 9_223_372_036 * 10**9),
+    ],
+)
+def test_days_are_within_the_times_of_nautilus(day, begins_ns):
+    row = dict.fromkeys(COLUMNS) | {"security_type": "FUT", "issue_date": day, "maturity_date": day}
+    terms = terms_of(row)
+    assert (terms.begins_ns, terms.ends_ns) == (begins_ns, begins_ns)
+    table = instrument_table("1", "DOLF26", terms, 1)
+    assert table["activation_ns"].to_pylist() == [begins_ns]
+
+
+def test_001_9_2_8_columns_say_that_divisor_and_multiplier_do_not_count():
+    for table in (BARS, SESSION_STATS):
+        (notional,) = (each for each in table.columns if each.name == "notional")
+        comment = notional.metadata[b"comment"].decode()
+        assert "without price divisor and contract multiplier" in comment
+
+
 @needs_consumers
 @pytest.mark.parametrize(
     ("kind", "called"), [("FUT", "FuturesContract"), ("SOPT", "OptionContract")]
@@ -418,3 +461,11 @@ def test_nautilus_knows_derivatives(derivatives, tmp_path, kind, called):
         assert [[Decimal(price), size] for price, size in found[name]] == [
             [level.price, level.size] for level in levels
         ]
+
+
+@pytest.mark.parametrize(
+    ("sub_type", "expected"), [(90, None), (140, None), (141, None), (20, OPTION), (None, OPTION)]
+)
+def test_002_13_4_strategies_and_rollovers_are_not_options(sub_type, expected):
+    row = dict.fromkeys(COLUMNS) | {"security_type": "OPT", "put_or_call": "CALL"}
+    assert terms_of(row | {"security_sub_type": sub_type}).kind is expected

@@ -31,7 +31,16 @@ from pregao.legacy.tables import column_name
 from pregao.legacy.times import timestamp_digits
 from tests.exchange.capture_replay import captured, json_lines
 from tests.lake.days import rows
-from tests.legacy.writing import entry, heartbeat, incremental, news, reset, snapshot
+from tests.legacy.writing import (
+    SENT,
+    datagram,
+    entry,
+    heartbeat,
+    incremental,
+    news,
+    reset,
+    snapshot,
+)
 
 START = 1_376_308_800_000_000_000
 RATES = FaultRates(0.1, 0.0, 0.05)
@@ -70,9 +79,9 @@ def messages(*paths):
     reader, found = MessageReader(), {}
     for path in paths:
         assembler = Assembler()
-        for datagram in captured(path):
-            for chunk in read_chunks(datagram.payload):
-                whole = assembler.add(chunk, datagram.time_ns)
+        for packet in captured(path):
+            for chunk in read_chunks(packet.payload):
+                whole = assembler.add(chunk, packet.time_ns)
                 if whole is not None:
                     message = reader.read(whole)
                     found.setdefault((message.number, message.type), message)
@@ -209,6 +218,36 @@ def test_what_cannot_be_read_is_in_rejects_and_costs_nothing_else(tmp_path, monk
     assert check_lake(LakeStore(str(tmp_path / "lake"))).faults == []
 
 
+def test_002_14_1_1_the_portfolio_of_an_index_is_a_column_of_its_definition(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=55")
+    own = {
+        "Symbol": "IBOV", "SecurityID": 1, "ApplIDs": [{"ApplID": "55"}],
+        "SecurityUpdateAction": "A", "Product": 4, "SecurityType": "INDEX", "SecuritySubType": "1",
+        "SecurityDesc": "IBOVESPA", "CFICode": "M", "CountryOfIssue": "BR", "IssueDate": 20130101,
+        "SecurityValidityTimestamp": 0, "SecurityGroup": "IDX",
+        "Underlyings": [
+            {"UnderlyingSymbol": "ALLL11", "UnderlyingSecurityID": 11,
+             "IndexPct": Decimal("1.136")},
+            {"UnderlyingSymbol": "PETR4", "UnderlyingSecurityID": 13,
+             "IndexPct": Decimal("16.008")},
+        ],
+    }  # fmt: skip
+    listed = datagram(
+        "SecurityList_149", 1, SendingTime=str(SENT), TotNoRelatedSym=1, LastFragment="Y",
+        RelatedSym=[own],
+    )  # fmt: skip
+    assert ingest(
+        [capture(tmp_path / "a.pcap", [(5001, listed), (5001, reset())])], str(tmp_path / "lake")
+    ).committed
+    (found,) = rows(tmp_path / "lake", "legacy_security_list")
+    parts = [
+        (each["UnderlyingSymbol"], each["UnderlyingSecurityID"], Decimal(str(each["IndexPct"])))
+        for each in json.loads(found["underlyings"])
+    ]
+    assert (found["channel"], found["symbol"]) == (55, "IBOV")
+    assert parts == [("ALLL11", 11, Decimal("1.136")), ("PETR4", 13, Decimal("16.008"))]
+
+
 def test_a_flow_without_a_named_channel_is_an_error(tmp_path):
     own = capture(tmp_path / "a.pcap", [(5001, news(1)), (5001, news(2))])
     with pytest.raises(UsageError, match=r"PREGAO_LEGACY_CHANNELS='233\.1\.1\.1:5001=51'"):
@@ -293,7 +332,7 @@ def test_002_5_3_1_captures_are_read_with_the_templates_of_another_file(tmp_path
     ]
     assert {row["schema_version"] for row in found} == {300}
     # Without it, the template is unknown.
-    report = ingest([own], str(tmp_path / "other"), may_be_nothing=True)
+    report = ingest([own], str(tmp_path / "other"), allow_empty=True)
     assert not report.messages
 
 

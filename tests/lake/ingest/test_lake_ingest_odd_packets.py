@@ -3,7 +3,9 @@
 import gzip
 import shutil
 import struct
+from datetime import date
 from pathlib import Path
+from string import ascii_uppercase
 
 import pytest
 
@@ -16,6 +18,7 @@ from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.layout import MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
+from tests.cli.market import DEFINITION, Market, definition, order
 from tests.lake.days import SMALL, day, rows
 
 
@@ -60,6 +63,66 @@ def test_a_value_that_no_column_holds_is_null_and_counted_and_its_message_kept(t
     assert counts["nulled_values"] == {"Order_MBO_50.md_insert_timestamp_ns": 1}
     times = [row["md_insert_timestamp_ns"] for row in rows(lake, "umdf_order_mbo_50")]
     assert times == [None, 2**63 - 1]
+
+
+def test_definitions_with_an_issue_date_that_is_no_date_are_stored_without_it(tmp_path):
+    """Also in a lake whose definitions all had one."""
+    lake = str(tmp_path / "lake")
+    of_days = {
+        "first": {1001: date(2026, 5, 21)},
+        "second": {2001: -719163, 2002: date(1970, 1, 1), 2003: 2932897, 2004: date(1, 1, 1)},
+        "third": {3001: 2**31 - 1},
+    }
+    for name, days in of_days.items():
+        market = Market()
+        for number, (security, issued) in enumerate(days.items(), 1):
+            message = definition(security, f"DEMO{security}", issueDate=issued)
+            market.send(message, to=DEFINITION, number=number)
+        counts = ingest([str(market.write(tmp_path / f"{name}.pcap"))], lake).json()["messages"]
+        assert (counts["decoded"], counts["rejected"]) == (len(days), 0)
+        odd = sum(isinstance(issued, int) for issued in days.values())
+        column = "SecurityDefinition_12.issue_date"
+        assert counts.get("nulled_values", {}) == ({column: odd} if odd else {})
+    for table in ("umdf_security_definition_12", "instruments"):
+        stored = {row["security_id"]: row["issue_date"] for row in rows(lake, table)}
+        assert stored == {
+            1001: date(2026, 5, 21), 2001: None, 2002: date(1970, 1, 1), 2003: None,
+            2004: date(1, 1, 1), 3001: None,
+        }, table  # fmt: skip
+
+
+def of_many_feeds(path, missing):
+    """A capture of one channel on 40 destinations, of which some miss one of three packets."""
+    market = Market()
+    for number in (1, 2, 3):
+        message = order(secondaryOrderID=number, rptSeq=number)
+        for last in range(1, 41):
+            if (last, number) not in missing:
+                market.send(message, to=(f"233.252.14.{last}", 30001), number=number, after=0)
+    return str(market.write(path))
+
+
+def test_more_than_26_feeds_of_a_channel_are_told_apart(tmp_path):
+    lake = str(tmp_path / "lake")
+    ingest([of_many_feeds(tmp_path / "a.pcap", {(27, 2), (40, 2), (26, 2)})], lake)
+    packets = rows(lake, "packets")
+    feeds = {row["destination"]: row["feed"] for row in packets}
+    names = [feeds[f"233.252.14.{last}:30001"] for last in range(1, 41)]
+    assert names == [*ascii_uppercase, *(f"A{letter}" for letter in ascii_uppercase[:14])]
+    assert len(packets) == 3 * 40 - 3
+    gaps = [(row["feed"], row["first_missing"], row["closed_by"]) for row in rows(lake, "gaps")]
+    assert sorted(gaps) == [("AA", 2, "feed A"), ("AN", 2, "feed A"), ("Z", 2, "feed A")]
+    assert len(rows(lake, "umdf_order_mbo_50")) == 3
+    # A flow of an earlier ingest keeps its feed, and a further one gets the next name.
+    later = Market().send(order(rptSeq=4), to=("233.252.14.40", 30001), number=4)
+    later.send(order(rptSeq=4), to=("233.252.14.0", 30001), number=4)
+    ingest([str(later.write(tmp_path / "b.pcap"))], lake)
+    added = {
+        row["destination"]: row["feed"]
+        for row in rows(lake, "packets")
+        if row["sequence_number"] == 4
+    }
+    assert added == {"233.252.14.0:30001": "AO", "233.252.14.40:30001": "AN"}
 
 
 ODD_TIMES = {"2106": (2**32 - 1) * SECOND, "1970": 1}

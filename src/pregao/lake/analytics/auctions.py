@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window, spark_type
-from pregao.lake.analytics.reading import INSTRUMENT, LakeDay, bit
+from pregao.lake.analytics.reading import INSTRUMENT, LakeDay, bit, withdrawn
 from pregao.lake.analytics.status import STATUS, lines
 from pregao.lake.analytics.tables import PRICE, AnalyticsOptions, AnalyticsTable, column, conform
 from pregao.lake.analytics.trades import CONDITIONS, TRADES, stored_trades
@@ -162,11 +162,11 @@ def _uncrossing(trades: DataFrame) -> DataFrame:
 
 def _order() -> Column:
     """Return the order within an event: a withdrawal belongs to the state before the change."""
-    return F.when(F.col("md_update_action") == "DELETE", _BEFORE).otherwise(_AFTER)
+    return F.when(withdrawn(), _BEFORE).otherwise(_AFTER)
 
 
 def _theoretical(day: LakeDay) -> DataFrame:
-    stands = F.col("md_update_action") != "DELETE"
+    stands = ~withdrawn()
     return day.messages(THEORETICAL_OPENING_PRICE).select(
         *INSTRUMENT,
         "event",
@@ -184,7 +184,7 @@ def _theoretical(day: LakeDay) -> DataFrame:
 
 
 def _imbalances(day: LakeDay) -> DataFrame:
-    stands = F.col("md_update_action") != "DELETE"
+    stands = ~withdrawn()
     side = (
         F.when(bit("imbalance_condition", _MORE_BUYERS), F.lit("BUY"))
         .when(bit("imbalance_condition", _MORE_SELLERS), F.lit("SELL"))

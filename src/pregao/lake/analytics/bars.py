@@ -45,7 +45,11 @@ COLUMNS = (
     column("low", PRICE, "Lowest price."),
     column("close", PRICE, "Last price."),
     column("volume", pa.int64(), "Quantity traded."),
-    column("notional", NOTIONAL, "Sum of price times quantity, exact."),
+    column(
+        "notional",
+        NOTIONAL,
+        "Sum of price times quantity, exact, without price divisor and contract multiplier.",
+    ),
     column("vwap", AVERAGE, "Notional divided by volume, to eight decimals."),
     column("trades", pa.int64(), "Number of trades."),
     column("buy_volume", pa.int64(), "Quantity of trades with a buying aggressor."),

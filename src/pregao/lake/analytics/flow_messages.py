@@ -11,23 +11,27 @@ import pyarrow as pa
 
 from pregao.errors import UsageError
 from pregao.lake.analytics import _kernels
-from pregao.lake.analytics.order_positions import DELETE_FROM
 from pregao.lake.analytics.reading import incremental_templates, message_table
 from pregao.lake.books.columns import codes, integers
 from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
+from pregao.umdf.phases import Status, phase_status
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
+    BID,
     CHANNEL_RESET,
     DELETE_ORDER,
     EMPTY_BOOK,
     FORWARD_TRADE,
     MASS_DELETE_ORDERS,
+    OFFER,
     ORDER,
     RECOVERY,
     SECURITY_GROUP_PHASE,
     TRADE,
+    UpdateAction,
+    by_name,
 )
 
 _INCREMENTAL = Stream.INCREMENTAL.value
@@ -35,8 +39,11 @@ _BID, _OFFER = 0, 1
 _NEW, _CHANGE, _TOP = 0, 1, 2
 _OTHER = 9
 _CODES = {
-    "md_entry_type": {"BID": _BID, "OFFER": _OFFER},
-    "md_update_action": {"NEW": _NEW, "CHANGE": _CHANGE, DELETE_FROM: _TOP},
+    "md_entry_type": by_name("MDEntryType", {BID: _BID, OFFER: _OFFER}),
+    "md_update_action": by_name(
+        "MDUpdateAction",
+        {UpdateAction.NEW: _NEW, UpdateAction.CHANGE: _CHANGE, UpdateAction.DELETE_FROM: _TOP},
+    ),
 }
 _KEY = ("sequence_version", "sequence_number", "index_in_packet")
 NAMED = ("event", "sending_time_ns", "security_id", "schema_version")
@@ -156,7 +163,8 @@ def open_span(tables: FlowTables) -> Span | None:
     changes: list[tuple[int, str, bool]] = []
     known: dict[str, bool] = {}
     for row in order:
-        group, is_open = rows["security_group"][row], rows["trading_session_sub_id"][row] == "OPEN"
+        group = rows["security_group"][row]
+        is_open = phase_status(rows["trading_session_sub_id"][row]) is Status.OPEN
         if known.get(group) != is_open:
             known[group] = is_open
             # A phase from a snapshot was already in effect before it.

@@ -39,7 +39,11 @@ from pregao.umdf.templates import (
     SECURITY_GROUP_PHASE,
     SECURITY_STATUS,
     TRADE,
+    UpdateAction,
+    value_names,
 )
+
+_NEW = value_names("MDUpdateAction", UpdateAction.NEW)
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -156,7 +160,8 @@ def _happened(template: int, transact_time: Column) -> Column:
     a book is an old one, and the time of a trade entered or amended by hand is set by hand.
     """
     if template == ORDER:
-        entered = F.when(F.col("md_update_action") == "NEW", F.col("md_insert_timestamp_ns"))
+        new = F.col("md_update_action").isin(*sorted(_NEW))
+        entered = F.when(new, F.col("md_insert_timestamp_ns"))
         return F.when(~is_recovery(), F.coalesce(transact_time, entered))
     if template in (TRADE, FORWARD_TRADE):
         by_hand = [bit("trade_condition", CONDITIONS[n]) for n in ("on_behalf", "out_of_sequence")]

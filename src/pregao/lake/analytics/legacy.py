@@ -17,8 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.feed.legacy.book_updates import (
+    DELETE,
     EMPTY_BOOK,
     IMBALANCE,
     NEW,
@@ -28,13 +30,14 @@ from pregao.feed.legacy.book_updates import (
     TRADING_STATE,
     number_of,
 )
-from pregao.lake.analytics.engine import DataFrame, F, Window, spark_type
+from pregao.lake.analytics.engine import DataFrame, F, spark_type
 from pregao.lake.analytics.timeline import UNTOLD
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers, nulled, prices, take
 from pregao.lake.books.coverage import day_coverage
 from pregao.lake.books.legacy_messages import (
     ENTRY_COLUMNS,
+    SNAPSHOT_COLUMNS,
     EntryColumns,
     key_columns,
     messages_of,
@@ -50,8 +53,8 @@ from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf import templates as t
-from pregao.umdf.keys import MESSAGE_KEY
-from pregao.umdf.phases import TradingEvent, instrument_status, phase_status
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
+from pregao.umdf.phases import TradingEvent, instrument_status, is_undefined, phase_status
 from pregao.umdf.streams import Stream
 
 LEGACY_ENTRIES: Final = "legacy_incremental_refresh"
@@ -77,8 +80,21 @@ _TYPES: Final = {
     t.CHANNEL_RESET: (EMPTY_BOOK,),
 }
 """Types of the entries that are messages of a template."""
+_SUMMARY: Final = "B"
 _AVERAGE: Final = "9"
-"""Average price of a session, which the binary feed publishes with the volume."""
+_OF_SESSION: Final = (_SUMMARY, _AVERAGE, TRADE)
+"""Types of the entries with what the binary feed has in one message: volume, average price, and
+trades, which may state the volume."""
+STATED: Final = {"volume": "states_volume", "trades": "states_trades", "vwap": "states_vwap"}
+"""Columns that tell which statistics of the session a row of the legacy feed has."""
+_SHOWN_TYPES: Final = {
+    t.LAST_TRADE_PRICE: (TRADE,),
+    t.OPENING_PRICE: (OPENING_PRICE,),
+    t.HIGH_PRICE: ("7",),
+    t.LOW_PRICE: ("8",),
+    t.EXECUTION_STATISTICS: _OF_SESSION,
+}
+"""Types of the entries of snapshots that are messages of a template."""
 _DEFINITION: Final = max(t.SECURITY_DEFINITIONS)
 LEGACY_SOURCES: Final = {
     **dict.fromkeys(_TYPES, LEGACY_ENTRIES),
@@ -95,7 +111,8 @@ _LISTED: Final = pa.schema(
 )  # fmt: skip
 _STATE: Final = pa.schema(
     [("channel", pa.int16()), ("security_id", pa.int64()), ("stream", pa.string()),
-     ("sending_time_ns", pa.int64()), ("trading_session_sub_id", pa.string()),
+     ("sending_time_ns", pa.int64()), ("place", pa.int64()),
+     ("trading_session_sub_id", pa.string()),
      ("security_trading_status", pa.string()), ("security_trading_event", pa.string())]
 )  # fmt: skip
 
@@ -143,6 +160,13 @@ class LegacyExclusions:
     slots: Mapping[int, TimeSlots]
     """Time slots and restarts of numbers of the channels that are not excluded."""
     depths: Mapping[int, PriceLevelInstruments]
+    seconds: frozenset[int] = frozenset()
+    """Channels whose times of day have no milliseconds."""
+
+    def entries(self, rows: Any, *, only_orders: bool = False) -> EntryColumns:
+        """Return the entries of the other rows; for `only_orders` see `without`."""
+        own = self.without(rows, only_orders=only_orders)
+        return EntryColumns(own, self.slots, seconds=self.seconds)
 
     def without(self, rows: Any, *, only_orders: bool = False) -> Any:
         """Return the other rows; with `only_orders`, those of instruments published by orders."""
@@ -159,7 +183,7 @@ class LegacyExclusions:
 
 def left_out(lake: LakeStore, date: datetime.date) -> LegacyExclusions:
     """Return the exclusions of the legacy feed's day."""
-    catalogue = FileCatalogue(lake)
+    catalogue = FileCatalog(lake)
     channels = frozenset(catalogue.binary_channels(date))
     own = [channel for channel in catalogue.channels(date) if channel not in channels]
     inputs = {channel: catalogue.inputs(date, channel) for channel in own}
@@ -178,12 +202,13 @@ def left_out(lake: LakeStore, date: datetime.date) -> LegacyExclusions:
         groups,
         {channel: day_coverage(lake, date, channel, protocol).slots for channel in own},
         {channel: PriceLevelInstruments.of(inputs[channel]) for channel in own},
+        frozenset(channel for channel in own if inputs[channel].seconds),
     )
 
 
 def channels_of_levels(lake: LakeStore, date: datetime.date) -> list[int]:
     """Return the legacy feed's channels that publish price levels of any instrument on a day."""
-    catalogue = FileCatalogue(lake)
+    catalogue = FileCatalog(lake)
     binary = catalogue.binary_channels(date)
     found = []
     for channel in catalogue.channels(date):
@@ -233,32 +258,109 @@ def legacy_messages(source: DataFrame, template: int, excluded: LegacyExclusions
         return _volumes(source, schema, excluded)
 
     def entries_of(rows: Any) -> Any:
-        own = excluded.without(rows, only_orders=template == t.MASS_DELETE_ORDERS)
-        return messages_of(EntryColumns(own, excluded.slots), template)
+        only_orders = template == t.MASS_DELETE_ORDERS
+        return messages_of(excluded.entries(rows, only_orders=only_orders), template)
 
     entries = source.where(F.col("md_entry_type").isin(*_TYPES[template]))
     return _mapped(entries, ENTRY_COLUMNS, schema, entries_of)
 
 
+def legacy_venue_trades(source: DataFrame, template: int, excluded: LegacyExclusions) -> DataFrame:
+    """Return the trades, forwards or busts outside the electronic market, with their ``venue``."""
+
+    def trades_of(rows: Any) -> Any:
+        entries = excluded.entries(rows)
+        kept = entries.trades_elsewhere(template)
+        venue = pa.array(entries.venue[kept], pa.string())
+        return messages_of(entries, template, kept).append_column("venue", venue)
+
+    schema = _schema(template).append(pa.field("venue", pa.string()))
+    entries = source.where(F.col("md_entry_type").isin(*_TYPES[template]))
+    return _mapped(entries, ENTRY_COLUMNS, schema, trades_of)
+
+
+# --- Session statistics ---
+
+
 def _volumes(source: DataFrame, schema: Any, excluded: LegacyExclusions) -> DataFrame:
-    """Return the session volumes, with the average price that follows each."""
+    """Return what each entry states of the session: volume, number of trades, average price.
 
-    def entries_of(rows: Any) -> Any:
-        entries = EntryColumns(excluded.without(rows), excluded.slots)
-        kept = np.flatnonzero(~entries.elsewhere)
-        average = entries.type[kept] == _AVERAGE
-        found = messages_of(entries, t.EXECUTION_STATISTICS, kept)
-        price = prices(np.where(average, entries.price[kept], NULL))
-        return found.append_column("vwap_px", price).append_column("average", pa.array(average))
+    They are published independently of each other (002 §13.1); in equities the volume is that of
+    the trades (§10.2). `STATED` tells which of the three a row has.
+    """
 
-    types = (*_TYPES[t.EXECUTION_STATISTICS], _AVERAGE)
-    entries_of_volume = source.where(F.col("md_entry_type").isin(*types))
-    both = _mapped(
-        entries_of_volume, ENTRY_COLUMNS, schema.append(pa.field("average", pa.bool_())), entries_of
+    def volumes_of(rows: Any) -> Any:
+        entries = excluded.entries(rows)
+        return _volumes_of(entries, _of_session(entries))
+
+    stated = pa.schema([*schema, *(pa.field(name, pa.bool_()) for name in STATED.values())])
+    entries = source.where(F.col("md_entry_type").isin(*_OF_SESSION))
+    return _mapped(entries, ENTRY_COLUMNS, stated, volumes_of)
+
+
+def _of_session(entries: EntryColumns) -> Int64Array:
+    """Return the indices of the entries that state volume, number of trades or average price."""
+    stating = entries.numbers("trade_volume") != NULL
+    own = np.isin(entries.type, _OF_SESSION) & ((entries.type != TRADE) | stating)
+    return np.flatnonzero(own & ~entries.elsewhere)
+
+
+def _volumes_of(entries: EntryColumns, kept: Int64Array) -> Any:
+    kind, stands = entries.type[kept], entries.action[kept] != DELETE
+    summary, average = kind == _SUMMARY, kind == _AVERAGE
+    columns = {
+        "trade_volume": nulled(np.where(~average, entries.numbers("trade_volume")[kept], NULL)),
+        "number_of_trades": nulled(np.where(summary, entries.numbers("md_entry_size")[kept], NULL)),
+        "vwap_px": prices(np.where(average & stands, entries.price[kept], NULL)),
+        STATED["volume"]: pa.array(~average),
+        STATED["trades"]: pa.array(summary),
+        STATED["vwap"]: pa.array(average),
+    }
+    return pa.table({**key_columns(entries, kept), **columns})
+
+
+def legacy_shown(snapshots: DataFrame, template: int, excluded: LegacyExclusions) -> DataFrame:
+    """Return a template's messages in the first snapshot of each instrument.
+
+    ``place`` is the event key that the snapshot is as of: after its LastMsgSeqNumProcessed.
+    """
+    sessions = template == t.EXECUTION_STATISTICS
+    first = snapshots.groupBy(*_INSTRUMENT).agg(F.min("sending_time_ns").alias("first_ns"))
+    shown = (
+        snapshots.where(F.col("md_entry_type").isin(*_SHOWN_TYPES[template]))
+        .join(first, list(_INSTRUMENT))
+        .where(F.col("sending_time_ns") == F.col("first_ns"))
     )
-    in_order = Window.partitionBy(*_INSTRUMENT).orderBy(*MESSAGE_KEY)
-    following = F.lead("vwap_px").over(in_order)
-    return both.withColumn("vwap_px", following).where(~F.col("average")).drop("average")
+
+    def shown_of(rows: Any) -> Any:
+        entries = excluded.entries(rows)
+        kept = _of_session(entries) if sessions else np.flatnonzero(entries.template == template)
+        make = _volumes_of(entries, kept) if sessions else messages_of(entries, template, kept)
+        return make.append_column("place", pa.array(_as_of(entries, excluded)[kept]))
+
+    schema = _schema(template).append(pa.field("place", pa.int64()))
+    found = _mapped(shown, SNAPSHOT_COLUMNS, schema, shown_of)
+    if not sessions:
+        return found
+    values = {"volume": "trade_volume", "trades": "number_of_trades", "vwap": "vwap_px"}
+    whole = found.groupBy(*_INSTRUMENT, "place").agg(
+        F.max("trading_session_id").alias("trading_session_id"),
+        *[F.max(name).alias(name) for name in values.values()],
+    )
+    stated = [F.col(value).isNotNull().alias(STATED[name]) for name, value in values.items()]
+    return whole.select("*", *stated)
+
+
+def _as_of(entries: EntryColumns, excluded: LegacyExclusions) -> Int64Array:
+    """Return the event keys that snapshots are as of, by their last messages (tag 369)."""
+    last = entries.numbers("last_msg_seq_num_processed", 0)
+    sent, channels = entries.numbers("sending_time_ns"), entries.numbers("channel", -1)
+    version = np.zeros(len(entries), np.int64)
+    for channel in np.unique(channels).tolist():
+        own = np.flatnonzero(channels == channel)
+        slots = excluded.slots.get(channel, TimeSlots())
+        version[own] = slots.held_as_of(sent[own], last[own])
+    return version * EVENT_VERSION + (last + 1) * EVENT_NUMBER - 1
 
 
 def _statuses(rows: Any, template: int, excluded: LegacyExclusions) -> Any:
@@ -274,7 +376,7 @@ def _statuses(rows: Any, template: int, excluded: LegacyExclusions) -> Any:
 
 
 def _definitions(rows: Any, excluded: LegacyExclusions) -> Any:
-    entries = EntryColumns(excluded.without(rows), excluded.slots)
+    entries = excluded.entries(rows)
     kept = np.arange(len(entries))
     codes = entries.value("security_update_action", lambda text: ord(text or "\0"), np.int64)
     actions = named(codes, names_of("SecurityUpdateAction"), kept)
@@ -288,7 +390,7 @@ def legacy_times(source: DataFrame, excluded: LegacyExclusions) -> DataFrame:
     """
 
     def times_of(rows: Any) -> Any:
-        entries = EntryColumns(excluded.without(rows), excluded.slots)
+        entries = excluded.entries(rows)
         kept = np.arange(len(entries))
         keys = key_columns(entries, kept)
         new = np.isin(entries.type, list(SIDES)) & (entries.action == NEW)
@@ -311,7 +413,7 @@ def legacy_states(snapshots: DataFrame, excluded: LegacyExclusions) -> DataFrame
     """Return states of instruments and phases of their groups from snapshots (002 §11.4).
 
     The event is that of a state that separates an instrument from its group; null if the instrument
-    follows its group.
+    follows its group. ``place`` is the event key that the snapshot is as of.
     """
 
     def states_of(rows: Any) -> Any:
@@ -327,13 +429,16 @@ def legacy_states(snapshots: DataFrame, excluded: LegacyExclusions) -> DataFrame
         ]
         own = named(status, names_of("SecurityTradingStatus"), kept)
         separate = pc.and_(pc.is_valid(own), pa.array(~np.array(follows, np.bool_)))
+        undefined = pa.array([is_undefined(each) for each in status.tolist()], pa.bool_())
         event = pc.if_else(
             separate, TradingEvent.SECURITY_STATUS_CHANGE.name, pa.scalar(None, pa.string())
         )
+        event = pc.if_else(undefined, UNTOLD, event)
         keys = key_columns(entries, kept)
         return pa.table(
             {
                 **{name: keys[name] for name in ("channel", "security_id", "sending_time_ns")},
+                "place": pa.array(_as_of(entries, excluded)),
                 "stream": pa.array([Stream.SNAPSHOT.value] * len(kept), pa.string()),
                 "trading_session_sub_id": named(phase, names_of("TradingSessionSubID"), kept),
                 "security_trading_status": own,
@@ -342,7 +447,9 @@ def legacy_states(snapshots: DataFrame, excluded: LegacyExclusions) -> DataFrame
         )
 
     shown = snapshots.where(F.col("md_entry_type") == TRADING_STATE)
-    names = (*_KEYS, "trading_session_sub_id", "security_trading_status")
+    names = (
+        *_KEYS, "last_msg_seq_num_processed", "trading_session_sub_id", "security_trading_status",
+    )  # fmt: skip
     return _mapped(shown, names, _STATE, states_of)
 
 

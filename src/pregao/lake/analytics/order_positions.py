@@ -19,9 +19,12 @@ from pregao.lake.analytics.engine import DataFrame, F, spark_type
 from pregao.lake.analytics.order_snapshots import SNAPSHOT
 from pregao.lake.analytics.reading import INSTRUMENT
 from pregao.lake.analytics.tables import column
+from pregao.umdf.templates import UpdateAction, by_name
 
-DELETE_FROM = "DELETE_FROM"
-DELETE_THRU = "DELETE_THRU"
+ACTIONS = by_name("MDUpdateAction", {action.value: action.name for action in UpdateAction})
+"""One name of each update action for the names of all schema versions."""
+DELETE_FROM = UpdateAction.DELETE_FROM.name
+DELETE_THRU = UpdateAction.DELETE_THRU.name
 
 REMOVED = (
     column("channel", pa.int16(), "Channel."),

@@ -34,7 +34,7 @@ from pregao.lake.analytics import _kernels
 from pregao.lake.analytics.engine import DataFrame, spark_type
 from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.tables import PRICE, column
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import nulled, prices
 from pregao.lake.books.legacy_reader import LEGACY
 from pregao.lake.books.planner import plan_day, plan_tasks
@@ -106,7 +106,7 @@ def snapshot_orders(day: LakeDay, *, legacy: bool = True) -> DataFrame:
 
 def _tasks(day: LakeDay, legacy: bool) -> list[BookTask]:
     """Return tasks for the legacy feed's channels, and for channels with missing packets."""
-    catalogue = FileCatalogue(day.tables.lake)
+    catalogue = FileCatalog(day.tables.lake)
     parallelism = os.cpu_count() or 1  # as for books; Spark Connect does not report its own
     tasks = []
     for channel in catalogue.channels(day.date):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window, all_of
 from pregao.lake.analytics.order_flow import ENTRIES, REQUESTS, TIMES, answers
 from pregao.lake.analytics.order_positions import (
+    ACTIONS,
     DELETE_FROM,
     DELETE_THRU,
     removal_rows,
@@ -29,21 +30,28 @@ from pregao.lake.analytics.reading import (
     LakeDay,
     incremental_templates,
     is_recovery,
+    one_name,
 )
 from pregao.lake.analytics.tables import PRICE, AnalyticsOptions, AnalyticsTable, column, conform
 from pregao.lake.analytics.trades import TICKS, event_time, with_level_orders
 from pregao.umdf.keys import MESSAGE_KEY, key_field
 from pregao.umdf.streams import ONLY_SNAPSHOT
 from pregao.umdf.templates import (
+    BID,
     CHANNEL_RESET,
     DELETE_ORDER,
     EMPTY_BOOK,
     EXECUTION_SUMMARY,
     FORWARD_TRADE,
     MASS_DELETE_ORDERS,
+    OFFER,
     ORDER,
     TRADE,
+    value_names,
 )
+
+_BIDS = value_names("MDEntryType", BID)
+_OFFERS = value_names("MDEntryType", OFFER)
 
 COLUMNS = (
     key_field("channel"),
@@ -152,8 +160,9 @@ def _with_requests(day: LakeDay, lives: DataFrame) -> DataFrame:
 
 
 def _side() -> Column:
-    return F.when(F.col("md_entry_type") == "BID", F.lit("BUY")).when(
-        F.col("md_entry_type") == "OFFER", F.lit("SELL")
+    entry = F.col("md_entry_type")
+    return F.when(entry.isin(*sorted(_BIDS)), F.lit("BUY")).when(
+        entry.isin(*sorted(_OFFERS)), F.lit("SELL")
     )
 
 
@@ -171,7 +180,7 @@ def _acts(day: LakeDay, found: DataFrame) -> DataFrame:
         moment,
         _side().alias("side"),
         event_time().alias("time_ns"),
-        F.col("md_update_action").alias("action"),
+        one_name("md_update_action", ACTIONS).alias("action"),
         F.col("md_entry_position_no").alias("position"),
         F.col("md_entry_px").alias("price"),
         F.col("md_entry_size").alias("size"),
@@ -321,11 +330,11 @@ def _clearings(day: LakeDay) -> DataFrame:
     older = day.legacy_messages(MASS_DELETE_ORDERS)
     if older is not None:
         # The legacy feed's deletions from the top are already resolved to orders.
-        sides = older.where(F.col("md_update_action") == DELETE_THRU)
+        sides = older.where(one_name("md_update_action", ACTIONS) == DELETE_THRU)
         cleared = cleared.unionByName(sides, allowMissingColumns=True)
     mass = cleared.select(
         *INSTRUMENT, "place", "event", event_time().alias("time_ns"), _side().alias("side"),
-        F.col("md_update_action").alias("action"),
+        one_name("md_update_action", ACTIONS).alias("action"),
         F.col("md_entry_position_no").alias("position"),
     )  # fmt: skip
     emptied = day.messages(EMPTY_BOOK).select(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.legacy import (
+    LEGACY_ENTRIES,
     LEGACY_LIST,
     LEGACY_PACKETS,
     LEGACY_SNAPSHOTS,
@@ -20,7 +21,9 @@ from pregao.lake.analytics.legacy import (
     left_out,
     legacy_instruments,
     legacy_messages,
+    legacy_shown,
     legacy_states,
+    legacy_venue_trades,
 )
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
@@ -29,6 +32,7 @@ from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import ONLY_SNAPSHOT, Stream
 from pregao.umdf.templates import (
+    DELETED,
     IMPLIED,
     IMPLIED_SINCE,
     RECOVERY,
@@ -78,6 +82,20 @@ def bit(column: str, mask: int) -> Column:
 def is_recovery() -> Column:
     """Whether the message was resent to restore a book."""
     return F.coalesce(bit("match_event_indicator", RECOVERY), F.lit(False))
+
+
+def withdrawn() -> Column:
+    """Whether the message withdraws a statistic."""
+    return F.col("md_update_action").isin(*sorted(DELETED))
+
+
+def one_name(column: str, names: Mapping[str, str]) -> Column:
+    """Return a column of names in which equal values of all schema versions have one name."""
+    found = F.col(column)
+    for other, name in names.items():
+        if other != name:
+            found = F.when(F.col(column) == other, F.lit(name)).otherwise(found)
+    return found
 
 
 def files_by_day(lake: LakeStore, name: str) -> dict[datetime.date, list[str]]:
@@ -232,13 +250,34 @@ class LakeDay:
         )
         return found.withColumn("place", event_key())
 
+    def venue_trades(self, template: int) -> DataFrame:
+        """Return the trades, forwards or busts outside the electronic market, with ``venue``.
+
+        Only the legacy feed has any.
+        """
+        source = LEGACY_SOURCES[template]
+        if not self.has(source):
+            nothing = self.binary_messages(template).where(F.lit(False))
+            return nothing.withColumn("venue", F.lit(None).cast("string"))
+        found = legacy_venue_trades(self.table(source), template, self.left_out)
+        return found.withColumn("place", event_key())
+
+    @cached_property
+    def legacy_channels(self) -> list[int]:
+        """Channels that are read from the legacy feed."""
+        there = self.has(LEGACY_ENTRIES) or self.has(LEGACY_SNAPSHOTS)
+        return sorted(self.left_out.slots) if there else []
+
     @cached_property
     def left_out(self) -> LegacyExclusions:
         """Exclusions of the legacy feed for this day."""
         return left_out(self.tables.lake, self.date)
 
     def snapshots(self, template: int) -> DataFrame:
-        """Return a template's messages of snapshots; of the legacy feed, phases and states."""
+        """Return a template's messages of snapshots; of the legacy feed, phases and states.
+
+        These have the event key in ``place`` that their snapshot is as of.
+        """
         found = self.table(message_table(template)).where(F.col("stream") == Stream.SNAPSHOT.value)
         if template not in (SECURITY_STATUS, SECURITY_GROUP_PHASE):
             return found
@@ -254,7 +293,7 @@ class LakeDay:
         else:
             phases = states.where(F.col("trading_session_sub_id").isNotNull())
             grouped = phases.join(F.broadcast(self.instruments().drop("symbol")), list(INSTRUMENT))
-            names = ("channel", "stream", "sending_time_ns", "trading_session_sub_id")
+            names = ("channel", "stream", "sending_time_ns", "place", "trading_session_sub_id")
             shown = grouped.select(*names, "security_group")
         return found.unionByName(shown, allowMissingColumns=True)
 
@@ -286,7 +325,11 @@ class LakeDay:
             (packet + EVENT_NUMBER - 1).alias("place"),
         )
         # The messages of a snapshot are in the loop of its header.
-        return self.snapshots(template).join(placed, [*INSTRUMENT, "sequence_version"])
+        found = self.snapshots(template).join(placed, [*INSTRUMENT, "sequence_version"])
+        if not self.has(LEGACY_SNAPSHOTS):
+            return found
+        shown = legacy_shown(self.table(LEGACY_SNAPSHOTS), template, self.left_out)
+        return found.unionByName(shown, allowMissingColumns=True)
 
     def _versions(self) -> DataFrame:
         """Return the sequence versions of each channel's incremental stream, with start times.

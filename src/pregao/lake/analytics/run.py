@@ -22,13 +22,14 @@ from pregao.lake.analytics.reading import LakeDay, LakeTables, dates_with_data, 
 from pregao.lake.analytics.session_stats import SESSION_STATS
 from pregao.lake.analytics.status import STATUS
 from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable
-from pregao.lake.analytics.trades import TRADES
+from pregao.lake.analytics.trades import TRADES, VENUE_TRADES
 from pregao.lake.analytics.writing import (
     describe_failure,
     is_built_from,
     replace_day,
     replace_outdated,
 )
+from pregao.lake.books.legacy_messages import LEGACY_RULES
 from pregao.lake.storage.lake_store import LakeStore
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ ANALYTICS = {
     table.name: table
     for table in (
         TRADES,
+        VENUE_TRADES,
         BARS,
         SESSION_STATS,
         STATUS,
@@ -154,7 +156,8 @@ def _make(
         wanted = replace(wanted, intervals=intervals)
     columns = [field.name for field in table.columns]
     bar_settings = wanted if table is BARS else None
-    inputs = day.fingerprint(_inputs(table), __version__, columns, bar_settings)
+    rules = (LEGACY_RULES,) if any(day.has(name) for name in _legacy_inputs(table)) else ()
+    inputs = day.fingerprint(_inputs(table), __version__, columns, bar_settings, *rules)
     lake = day.tables.lake
     if not force and is_built_from(lake, table, day.date, inputs):
         return TableBuild(table.name, day.date, None)
@@ -172,5 +175,10 @@ def _make(
 
 def _inputs(table: AnalyticsTable) -> Sequence[str]:
     """Return the tables whose files a table depends on."""
-    older = LEGACY_TABLES if LEGACY_SOURCES.keys() & set(table.templates) else ()
-    return [*map(message_table, table.templates), *older, *table.others, *table.needs]
+    templates = map(message_table, table.templates)
+    return [*templates, *_legacy_inputs(table), *table.others, *table.needs]
+
+
+def _legacy_inputs(table: AnalyticsTable) -> Sequence[str]:
+    """Return the tables of the legacy feed that a table depends on."""
+    return LEGACY_TABLES if LEGACY_SOURCES.keys() & set(table.templates) else ()

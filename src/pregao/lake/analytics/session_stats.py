@@ -9,6 +9,13 @@ ways, of all trades and of those that set the last price; the exchange's may equ
 For a session that began before the captures, the earlier trades are missing. The first statistics
 that the exchange published, in a snapshot or in a message, are the baseline: later trades are
 compared. Where an earlier trade is busted or corrected later, nothing can be compared.
+
+A bust changes opening, high and low only if no trade is left (000 §19): ours are of the trades that
+were not busted, and the exchange's are compared with those that include busted ones.
+
+The binary feed states volume, average price and number of trades in one message, the legacy feed
+each by itself, and crosses do not count in its average price (002 §7): there the average is
+compared with ours without crosses, in whole sessions only.
 """
 
 from __future__ import annotations
@@ -19,7 +26,8 @@ import pyarrow as pa
 
 from pregao.lake.analytics.bars import sums, with_average
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay
+from pregao.lake.analytics.legacy import STATED
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay, withdrawn
 from pregao.lake.analytics.tables import (
     AVERAGE,
     NOTIONAL,
@@ -31,7 +39,7 @@ from pregao.lake.analytics.tables import (
     missing,
 )
 from pregao.lake.analytics.trades import TRADES, stored_trades
-from pregao.umdf.phases import TradingEvent
+from pregao.umdf.phases import SESSION_CHANGE
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     HIGH_PRICE,
@@ -42,9 +50,8 @@ from pregao.umdf.templates import (
     SECURITY_STATUS,
     SNAPSHOT_HEADER,
     TRADE_BUST,
+    value_names,
 )
-
-_BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -53,14 +60,18 @@ COLUMNS = (
     column("session", pa.int32(), "Session of the day; 0 began before the capture did."),
     column("session_start_ns", pa.int64(), "Start of the session, if captured."),
     column("trading_session_id", pa.string(), "Regular or after-market, as last published."),
-    column("open", PRICE, "Our opening price."),
-    column("high", PRICE, "Highest price of all trades."),
-    column("low", PRICE, "Lowest price of all trades."),
+    column("open", PRICE, "Our opening price, without busted trades."),
+    column("high", PRICE, "Highest price of all trades, without busted ones."),
+    column("low", PRICE, "Lowest price of all trades, without busted ones."),
     column("last_price_high", PRICE, "Highest price of trades that set the last price."),
     column("last_price_low", PRICE, "Lowest price of trades that set the last price."),
     column("last", PRICE, "Our last price."),
     column("volume", pa.int64(), "Our quantity traded; for session 0, only what was captured."),
-    column("notional", NOTIONAL, "Our sum of price times quantity."),
+    column(
+        "notional",
+        NOTIONAL,
+        "Our sum of price times quantity, without price divisor and contract multiplier.",
+    ),
     column("vwap", AVERAGE, "Our average price."),
     column("trades", pa.int64(), "Our number of trades."),
     column("busts", pa.int64(), "Trades of the session that were busted."),
@@ -90,13 +101,14 @@ _PUBLISHED = (
 )
 _SINGLE_PRICES = {"open": OPENING_PRICE, "high": HIGH_PRICE, "low": LOW_PRICE}
 _EXTREMES = ("high", "low")
-_OPENINGS = ("DAILY", "SESSION")
+_OPENINGS = value_names("OpenCloseSettlFlag", 0, 1)
+"""The opening price of the day or of the session."""
 _VWAP_STEP = "0.0001"
 
 
 def session_starts(day: LakeDay) -> DataFrame:
     """Return the session starts: instrument, event key and time of the message."""
-    begins = F.col("security_trading_event") == _BEGINS
+    begins = F.col("security_trading_event").isin(*sorted(SESSION_CHANGE))
     started = F.col("transact_time_ns").alias("session_start_ns")
     own = day.messages(SECURITY_STATUS).where(begins).select(*INSTRUMENT, "place", started)
     groups = (
@@ -128,7 +140,7 @@ def with_sessions(day: LakeDay, frame: DataFrame) -> DataFrame:
 def session_stats(day: LakeDay, trades: DataFrame) -> DataFrame:
     """Return the day's sessions of every instrument with trades or published statistics."""
     session_trades = trades.select(
-        *INSTRUMENT, "place", "price", "size", "sets_last_price", "opening", "busted",
+        *INSTRUMENT, "place", "price", "size", "sets_last_price", "opening", "crossed", "busted",
         "trading_session_id", "trade_id", (F.col("publications") > 1).alias("corrected"),
     )  # fmt: skip
     rows = (
@@ -141,7 +153,8 @@ def session_stats(day: LakeDay, trades: DataFrame) -> DataFrame:
     placed = with_sessions(day, rows).where((F.col("session") == 0) | ~F.col("snapshot"))
     grouped = _since_known(placed).groupBy(*INSTRUMENT, "session", "session_start_ns")
     statistics = with_average(grouped.agg(*_ours(), *_theirs(), *_known(), *_increments()))
-    pairs = _agreements()
+    legacy = F.col("channel").isin(*day.legacy_channels) if day.legacy_channels else F.lit(False)
+    pairs = _agreements(legacy)
     compared = statistics.where("traded_or_published").select(
         "*",
         _names({name: compares for name, (compares, _) in pairs.items()}).alias("compared"),
@@ -191,11 +204,12 @@ def _since_known(rows: DataFrame) -> DataFrame:
     """Add where the statistics of each row's session become known.
 
     A trade counts where the statistics after it were published. ``known_at`` is null where none
-    were published, and -1 in sessions received from their start.
+    were published, and -1 in sessions received from their start. ``cleared_at`` is where the last
+    trade that was left was busted, which withdrew the prices, or -1.
     """
     session = Window.partitionBy(*INSTRUMENT, "session")
     at = F.col("place")
-    is_statistic = F.col("statistic") == EXECUTION_STATISTICS
+    is_statistic = F.col(STATED["volume"])
     # From the last to the first: otherwise Spark would scan all following rows for each.
     backwards = session.orderBy(F.desc("place"), F.desc("snapshot"))
     so_far = session.orderBy("place")
@@ -203,29 +217,38 @@ def _since_known(rows: DataFrame) -> DataFrame:
         backwards
     )
     first = F.min(F.when(is_statistic, at)).over(session)
+    none_left = is_statistic & ~F.col("snapshot") & (F.col("stated_trades") == 0)
     return rows.select(
         "*",
         F.coalesce(counted, at).alias("counted_at"),
         F.when(F.col("session") > 0, F.lit(-1)).otherwise(first).alias("known_at"),
         F.max("trade_id").over(so_far).alias("newest_trade"),
+        F.coalesce(F.max(F.when(none_left, at)).over(session), F.lit(-1)).alias("cleared_at"),
     )
 
 
 def _published(read: Callable[[int], DataFrame]) -> DataFrame:
     """Return the exchange's statistics: one row per message, with its template in ``statistic``."""
-    executions = read(EXECUTION_STATISTICS).select(
+    found = read(EXECUTION_STATISTICS)
+
+    def states(name: str) -> Column:
+        given = F.col(name) if name in found.columns else F.lit(None).cast("boolean")
+        return F.coalesce(given, F.lit(True)).alias(name)
+
+    executions = found.select(
         *INSTRUMENT, "place", "trading_session_id",
         F.lit(EXECUTION_STATISTICS).alias("statistic"),
         F.lit(None).cast("decimal(18,4)").alias("stated_price"),
         F.col("trade_volume").alias("stated_volume"),
         F.col("vwap_px").alias("stated_vwap"),
         F.col("number_of_trades").alias("stated_trades"),
+        *[states(name) for name in STATED.values()],
     )  # fmt: skip
     for template in _SINGLE_PRICES.values():
         messages = read(template)
         if template == OPENING_PRICE:
-            messages = messages.where(F.col("open_close_settl_flag").isin(*_OPENINGS))
-        stands = F.col("md_update_action") != "DELETE"
+            messages = messages.where(F.col("open_close_settl_flag").isin(*sorted(_OPENINGS)))
+        stands = ~withdrawn()
         single = messages.select(
             *INSTRUMENT,
             "place",
@@ -272,20 +295,18 @@ def _ours() -> list[Column]:
 def _theirs() -> list[Column]:
     """Return the last statistics of the exchange."""
 
-    def last(name: str, template: int) -> Column:
+    def last(name: str, stated: Column) -> Column:
         # Wrapped, so that a withdrawn statistic counts as published.
-        return F.max_by(F.struct(name), F.when(F.col("statistic") == template, F.col("place")))[
-            name
-        ]
+        return F.max_by(F.struct(name), F.when(stated, F.col("place")))[name]
 
     return [
         *[
-            last("stated_price", template).alias(f"published_{name}")
+            last("stated_price", F.col("statistic") == template).alias(f"published_{name}")
             for name, template in _SINGLE_PRICES.items()
         ],
         *[
-            last(f"stated_{name}", EXECUTION_STATISTICS).alias(f"published_{name}")
-            for name in ("volume", "vwap", "trades")
+            last(f"stated_{name}", F.col(states)).alias(f"published_{name}")
+            for name, states in STATED.items()
         ],
     ]
 
@@ -293,18 +314,20 @@ def _theirs() -> list[Column]:
 def _known() -> list[Column]:
     """Return the first published statistics of a session that began before the data."""
 
-    def first(name: str, template: int) -> Column:
-        first_session = (F.col("statistic") == template) & (F.col("session") == 0)
+    def first(name: str, stated: Column) -> Column:
+        first_session = stated & (F.col("session") == 0)
         return F.min_by(F.struct(name), F.when(first_session, F.col("place")))[name]
 
     return [
         *[
-            first("stated_price", _SINGLE_PRICES[name]).alias(f"initial_{name}")
+            first("stated_price", F.col("statistic") == _SINGLE_PRICES[name]).alias(
+                f"initial_{name}"
+            )
             for name in _EXTREMES
         ],
         *[
-            first(f"stated_{name}", EXECUTION_STATISTICS).alias(f"initial_{name}")
-            for name in ("volume", "vwap", "trades")
+            first(f"stated_{name}", F.col(states)).alias(f"initial_{name}")
+            for name, states in STATED.items()
         ],
     ]
 
@@ -314,9 +337,14 @@ def _increments() -> list[Column]:
     is_trade = F.col("statistic").isNull()
     later = F.col("counted_at") > F.col("known_at")
     counts = is_trade & ~F.col("busted") & later
-    lasting = counts & F.col("sets_last_price")
-    price, size = F.col("price"), F.col("size")
+    price, size, at = F.col("price"), F.col("size"), F.col("place")
+    # Busted trades keep their effect on prices, until no trade is left.
+    stands = is_trade & later & (at > F.col("cleared_at"))
+    lasting = stands & F.col("sets_last_price")
+    opening = stands & F.col("opening")
     volume, notional, _ = sums(F.when(counts, price), F.when(counts, size))
+    averaged = is_trade & ~F.col("busted") & ~F.col("crossed")
+    uncrossed = sums(F.when(averaged, price), F.when(averaged, size))
     before = F.col("session") == 0
     # A trade with a number below the highest seen is a republication of one from before.
     again = is_trade & ((F.col("corrected") & ~later) | (F.col("trade_id") < F.col("newest_trade")))
@@ -326,24 +354,33 @@ def _increments() -> list[Column]:
     return [
         F.coalesce(volume, F.lit(0)).alias("later_volume"),
         F.coalesce(notional, F.lit(0)).alias("later_notional"),
+        F.coalesce(uncrossed[0], F.lit(0)).alias("uncrossed_volume"),
+        F.coalesce(uncrossed[1], F.lit(0)).alias("uncrossed_notional"),
+        *[(F.count_if(F.col(states)) > 0).alias(states) for states in STATED.values()],
         F.count_if(counts).alias("later_trades"),
-        F.max(F.when(counts, price)).alias("later_high"),
-        F.min(F.when(counts, price)).alias("later_low"),
+        F.coalesce(
+            F.min_by(F.when(opening, price), F.when(opening, at)),
+            F.min_by(F.when(lasting, price), F.when(lasting, at)),
+        ).alias("later_open"),
+        F.max(F.when(stands, price)).alias("later_high"),
+        F.min(F.when(stands, price)).alias("later_low"),
         F.max(F.when(lasting, price)).alias("later_last_price_high"),
         F.min(F.when(lasting, price)).alias("later_last_price_low"),
         (F.any_value("known_at").isNotNull() & (F.count_if(before & (again | undone)) == 0)).alias(
             "settled"
         ),
         F.coalesce(
-            F.max(F.when(F.col("statistic") == EXECUTION_STATISTICS, F.col("place")))
-            > F.any_value("known_at"),
+            F.max(F.when(F.col(STATED["volume"]), F.col("place"))) > F.any_value("known_at"),
             F.lit(False),
         ).alias("published_later"),
     ]
 
 
-def _agreements() -> dict[str, tuple[Column, Column]]:
-    """Return for each statistic whether it can be compared, and whether ours is equal."""
+def _agreements(legacy: Column) -> dict[str, tuple[Column, Column]]:
+    """Return for each statistic whether it can be compared, and whether ours is equal.
+
+    ``legacy`` tells the rows of the legacy feed, which need not state every statistic.
+    """
     complete = F.col("session") > 0
     moved = F.col("published_later") | (F.col("later_trades") > 0)
     compares = complete | (F.col("settled") & moved)
@@ -357,19 +394,34 @@ def _agreements() -> dict[str, tuple[Column, Column]]:
     published_trades = F.coalesce("published_trades", F.lit(0))
     known_trades = F.coalesce("initial_trades", F.lit(0))
     return {
-        "open": (complete, F.col("published_open").eqNullSafe(F.col("open"))),
+        "open": (complete, F.col("published_open").eqNullSafe(F.col("later_open"))),
         "high": (compares & _known_extreme("high"), _either("high", F.greatest)),
         "low": (compares & _known_extreme("low"), _either("low", F.least)),
-        "volume": (compares, published_volume - known_volume == F.col("later_volume")),
+        "volume": (
+            compares & (~legacy | F.col(STATED["volume"])),
+            published_volume - known_volume == F.col("later_volume"),
+        ),
         # The exchange rounds to four decimals; the documents do not state how.
         "vwap": (
-            compares,
-            F.when(published_volume == 0, F.col("published_vwap").isNull()).otherwise(
-                F.coalesce(off < step * (volume + before), F.lit(False))
-            ),
+            F.when(legacy, complete & F.col(STATED["vwap"])).otherwise(compares),
+            F.when(legacy, _same_without_crosses(step))
+            .when(published_volume == 0, F.col("published_vwap").isNull())
+            .otherwise(F.coalesce(off < step * (volume + before), F.lit(False))),
         ),
-        "trades": (compares, published_trades - known_trades == F.col("later_trades")),
+        "trades": (
+            F.when(legacy, complete & F.col(STATED["trades"])).otherwise(compares),
+            published_trades - known_trades == F.col("later_trades"),
+        ),
     }
+
+
+def _same_without_crosses(step: Column) -> Column:
+    """Whether the published average price is ours of all trades but crosses."""
+    volume = F.col("uncrossed_volume").cast("decimal(19,0)")
+    off = F.abs(F.col("published_vwap") * volume - F.col("uncrossed_notional"))
+    return F.when(F.col("uncrossed_volume") == 0, F.col("published_vwap").isNull()).otherwise(
+        F.coalesce(off < step * volume, F.lit(False))
+    )
 
 
 def _known_extreme(name: str) -> Column:

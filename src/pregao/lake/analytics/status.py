@@ -11,7 +11,13 @@ from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay
 from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
 from pregao.lake.analytics.timeline import GroupMember, StatusMessage, timeline
 from pregao.umdf.keys import MESSAGE_KEY, key_field
-from pregao.umdf.templates import SECURITY_DEFINITIONS, SECURITY_GROUP_PHASE, SECURITY_STATUS
+from pregao.umdf.templates import (
+    DELISTED,
+    LISTED,
+    SECURITY_DEFINITIONS,
+    SECURITY_GROUP_PHASE,
+    SECURITY_STATUS,
+)
 
 COLUMNS = (
     key_field("channel"),
@@ -82,7 +88,7 @@ def _members(day: LakeDay) -> DataFrame:
     definitions = [day.messages(template) for template in sorted(SECURITY_DEFINITIONS)]
     keys = [*INSTRUMENT, "place", "sending_time_ns", "security_update_action"]
     updates = definitions[0].select(*keys).unionByName(definitions[1].select(*keys))
-    added = F.col("security_update_action") == "ADD"
+    added = F.col("security_update_action").isin(*sorted(LISTED))
     changes = updates.groupBy(*INSTRUMENT).agg(
         F.min_by(F.struct("place", "sending_time_ns"), F.when(added, F.col("place"))).alias(
             "first"
@@ -91,7 +97,7 @@ def _members(day: LakeDay) -> DataFrame:
             "last"
         ),
     )
-    gone = F.col("last.security_update_action") == "DELETE"
+    gone = F.col("last.security_update_action").isin(*sorted(DELISTED))
     return (
         day.instruments()
         .select(*INSTRUMENT, "security_group")
@@ -111,7 +117,9 @@ def _members(day: LakeDay) -> DataFrame:
 def _published(day: LakeDay, template: int) -> DataFrame:
     """Return phases or states: all of the incremental stream, the first of each from snapshots."""
     subject = "security_id" if template == SECURITY_STATUS else "security_group"
-    snapshots = day.snapshots(template).withColumn("place", F.lit(0).cast("bigint"))
+    snapshots = day.snapshots(template)
+    known = F.col("place") if "place" in snapshots.columns else F.lit(None)
+    snapshots = snapshots.withColumn("place", F.coalesce(known.cast("bigint"), F.lit(0)))
     fields = [name for name in day.messages(template).columns if name in snapshots.columns]
     first = (
         snapshots.groupBy("channel", subject)

@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pregao.umdf.keys import MESSAGE_KEY
-from pregao.umdf.phases import GroupKey, Phases, Status, TradingEvent
+from pregao.umdf.phases import SESSION_CHANGE, GroupKey, Phases, Status, is_undefined
 
-_BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
 UNTOLD = "UNTOLD"
 """Stand-in for the event of a state: the legacy feed does not state if it rejoins its group."""
 
@@ -126,7 +125,7 @@ class Timeline:
         if message.snapshot and group in self._sessions:
             return
         self._phases.group_phase(group, message.code, message.trading_event)
-        begins = message.trading_event == _BEGINS and not message.snapshot
+        begins = message.trading_event in SESSION_CHANGE and not message.snapshot
         self._auction_ends[group] = message.auction_end_ns
         for subject in self._subjects(group):
             self._sessions[subject] = message.trading_session_id
@@ -142,12 +141,15 @@ class Timeline:
         group = self._groups.get(security_id)
         phase = None if group is None else self._phases.phase(group)
         event = message.trading_event
-        if event == UNTOLD:
-            event = self._phases.inferred_event(security_id, message.code).name
-        self._phases.security_status(security_id, message.code, event)
+        if event == UNTOLD and is_undefined(message.code):
+            self._phases.unknown_status(security_id)
+        else:
+            if event == UNTOLD:
+                event = self._phases.inferred_event(security_id, message.code).name
+            self._phases.security_status(security_id, message.code, event)
         self._sessions[security_id] = message.trading_session_id
         self._auction_ends[security_id] = message.auction_end_ns
-        begins = message.trading_event == _BEGINS and not message.snapshot
+        begins = message.trading_event in SESSION_CHANGE and not message.snapshot
         self._note(security_id, message, begins)
         # An instrument that rejoins shows the phase of its group, which may be new for the others.
         if group is not None and self._phases.phase(group) is not phase:
@@ -221,8 +223,8 @@ def timeline(
 ) -> list[dict[str, Any]]:
     """Return the rows of a channel's day.
 
-    Incremental messages are ordered by event key; a snapshot is placed between them by its sending
-    time.
+    Incremental messages are ordered by event key. A snapshot is placed between them by the key
+    that it is as of, or by its sending time if that is not known.
     """
     line = Timeline()
     steps: list[tuple[int, int, int | None, Callable[[], None]]] = []
@@ -239,7 +241,7 @@ def timeline(
     for message in messages:
         if message.security_id is None and message.security_group is None:
             continue  # its block was too short to name its subject
-        if message.snapshot:
+        if message.snapshot and not message.event_key:
             snapshots.append(message)
         elif message.event_key is not None:  # without a packet number it has no order
             steps.append(

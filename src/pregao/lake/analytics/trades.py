@@ -1,14 +1,26 @@
 """Table ``trades``: every trade once, with its busts, corrections, kind, aggressor and quotes.
 
-The quotes are the book before and after the trade's event, from the table ``ticks``.
+The quotes are the book before and after the trade's event, from the table ``ticks``. Trades outside
+the electronic market, which only the legacy feed publishes, are in the table ``venue_trades``: they
+are no part of prices and volumes, and their numbers are those of their venue (002 §10).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
+from pregao.feed.legacy.book_updates import ELECTRONIC
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay, bit, event_key
+from pregao.lake.analytics.reading import (
+    INSTRUMENT,
+    INSTRUMENTS,
+    LakeDay,
+    bit,
+    event_key,
+    one_name,
+)
 from pregao.lake.analytics.tables import (
     PRICE,
     AnalyticsOptions,
@@ -26,7 +38,9 @@ from pregao.umdf.templates import (
     OUT_OF_SEQUENCE,
     TRADE,
     TRADE_BUST,
+    current_names,
     flag,
+    value_names,
 )
 
 TICKS = "ticks"
@@ -56,13 +70,10 @@ CONDITIONS = {
     "block": flag("TradeCondition", "BlockTrade"),
 }
 """Flags of tradeCondition that have their own column."""
-KINDS = {
-    "multi_asset": "MULTI_ASSET_TRADE",
-    "leg": "LEG_TRADE",
-    "rlp": "RLP_TRADE",
-    "sweep": "SWEEP_TRADE",
-}
-"""Sub types that have their own column."""
+KINDS = {"multi_asset": 101, "leg": 102, "rlp": 106, "sweep": 109}
+"""Values of trdSubType that have their own column."""
+_SUB_TYPES = current_names("TrdSubType")
+_AGGRESSORS = current_names("AggressorSide")
 
 _FORWARD_COLUMNS = (
     column("seller_days", pa.int32(), "Days until delivery of a forward."),
@@ -75,6 +86,7 @@ COLUMNS = (
     column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
     column("trade_date", pa.date32(), "Trading day to which the exchange assigns it."),
     column("trade_id", pa.int64(), "Number of the trade, unique for instrument and trading day."),
+    column("venue", pa.string(), "E, the electronic market; others are in `venue_trades`."),
     column("trading_session_id", pa.string(), "Regular session or after-market."),
     column("time_ns", pa.int64(), "Time of the trade (T5; below schema version 15, T10)."),
     column("price", PRICE, "Price, as corrected."),
@@ -123,7 +135,26 @@ COLUMNS = (
     key_field("capture_time_ns", "Capture time of that packet."),
 )
 
-_IDENTITY = [*INSTRUMENT, "trade_date", "trade_id"]
+_VENUE_NAMES = (
+    "channel", "security_id", "symbol", "venue", "trade_date", "trade_id", "time_ns", "price",
+    "size", "buyer", "seller", "busted", "bust_time_ns", "corrected", "correction_time_ns",
+    "publications", "original_price", "original_size", "trade_condition", "trd_sub_type",
+    "crossed", "forward", *(field.name for field in _FORWARD_COLUMNS), "event",
+    "sequence_version", "sequence_number", "index_in_packet", "sending_time_ns",
+    "capture_time_ns",
+)  # fmt: skip
+_VENUE = column("venue", pa.string(), "X ex-pit, S surveillance, O exercise, C over the counter.")
+_VENUE_ID = column(
+    "trade_id", pa.int64(), "Number of the trade, unique for instrument, trading day and venue."
+)
+VENUE_COLUMNS = tuple(
+    {"venue": _VENUE, "trade_id": _VENUE_ID}.get(name)
+    or next(field for field in COLUMNS if field.name == name)
+    for name in _VENUE_NAMES
+)
+"""Columns of the trades outside the electronic market."""
+
+_IDENTITY = [*INSTRUMENT, "venue", "trade_date", "trade_id"]
 _ORIGINAL = ["place", "event", *MESSAGE_KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
 """Columns that only the first publication sets."""
 _FIRST_PUBLISHED = ["price", "size", "trade_condition"]
@@ -210,16 +241,33 @@ def trades(day: LakeDay) -> DataFrame:
     return conform(day.with_symbols(quoted), COLUMNS)
 
 
+def venue_trades(day: LakeDay) -> DataFrame:
+    """Return the day's trades outside the electronic market."""
+    return conform(day.with_symbols(_once(day, day.venue_trades)), VENUE_COLUMNS)
+
+
 def _without_quotes(day: LakeDay) -> DataFrame:
-    """Return the day's trades from messages alone; ``place`` is that of the first publication."""
-    published = _published(day, TRADE).unionByName(_published(day, FORWARD_TRADE))
+    """Return the day's trades from messages alone."""
+
+    def electronic(template: int) -> DataFrame:
+        return day.messages(template).withColumn("venue", F.lit(ELECTRONIC))
+
+    kinds = _once(day, electronic)
+    return _with_aggressor(day, kinds.withColumn("sets_last_price", _sets_last_price()))
+
+
+def _once(day: LakeDay, messages: Callable[[int], DataFrame]) -> DataFrame:
+    """Return each trade of these messages once; ``place`` is that of its first publication."""
+    published = _published(day, messages, TRADE).unionByName(
+        _published(day, messages, FORWARD_TRADE)
+    )
     once = published.groupBy(*_IDENTITY).agg(
         F.min_by(F.struct(*_ORIGINAL, *_FIRST_PUBLISHED), "place").alias("original"),
         F.max_by(F.struct("place", "time_ns", *_LATEST), "place").alias("latest"),
         F.count(F.lit(1)).cast("int").alias("publications"),
     )
     busts = (
-        day.messages(TRADE_BUST)
+        messages(TRADE_BUST)
         .groupBy(*_IDENTITY)
         .agg(F.max_by(F.struct("place", event_time().alias("time_ns")), "place").alias("bust"))
     )
@@ -235,16 +283,17 @@ def _without_quotes(day: LakeDay) -> DataFrame:
         F.coalesce(F.col("bust.place") > F.col("latest.place"), F.lit(False)).alias("busted"),
         F.col("bust.time_ns").alias("published_bust_ns"),
     )
-    kinds = joined.select(
+    return joined.select(
         "*",
         F.when(F.col("busted"), F.col("published_bust_ns")).alias("bust_time_ns"),
         *[bit("trade_condition", mask).alias(name) for name, mask in CONDITIONS.items()],
         *[
-            F.coalesce(F.col("trd_sub_type") == sub_type, F.lit(False)).alias(name)
-            for name, sub_type in KINDS.items()
+            F.coalesce(
+                F.col("trd_sub_type").isin(*sorted(value_names("TrdSubType", value))), F.lit(False)
+            ).alias(name)
+            for name, value in KINDS.items()
         ],
     )
-    return _with_aggressor(day, kinds.withColumn("sets_last_price", _sets_last_price()))
 
 
 def _sets_last_price() -> Column:
@@ -263,9 +312,9 @@ def event_time() -> Column:
     return F.coalesce("transact_time_ns", "md_entry_timestamp_ns")
 
 
-def _published(day: LakeDay, template: int) -> DataFrame:
+def _published(day: LakeDay, messages: Callable[[int], DataFrame], template: int) -> DataFrame:
     """Return the publications of trades of one template."""
-    found = day.messages(template)
+    found = messages(template)
     own = [F.col(field.name) for field in _FORWARD_COLUMNS]
     return found.select(
         *_IDENTITY,
@@ -277,7 +326,7 @@ def _published(day: LakeDay, template: int) -> DataFrame:
         F.col("md_entry_buyer").alias("buyer"),
         F.col("md_entry_seller").alias("seller"),
         "trade_condition",
-        "trd_sub_type",
+        one_name("trd_sub_type", _SUB_TYPES).alias("trd_sub_type"),
         day.tables.is_implied(found).alias("implied"),
         F.lit(template == FORWARD_TRADE).alias("forward"),
         *(own if template == FORWARD_TRADE else missing(_FORWARD_COLUMNS)),
@@ -295,7 +344,7 @@ def _with_aggressor(day: LakeDay, frame: DataFrame) -> DataFrame:
                 F.collect_list(
                     F.struct(
                         F.col("place").alias("at"),
-                        F.col("aggressor_side").alias("side"),
+                        one_name("aggressor_side", _AGGRESSORS).alias("side"),
                         F.col("aggressor_time_ns").alias("time_ns"),
                     )
                 )
@@ -324,5 +373,14 @@ TRADES = AnalyticsTable(
     _build,
     (TRADE, FORWARD_TRADE, EXECUTION_SUMMARY, TRADE_BUST),
     (INSTRUMENTS, TICKS),
+    sort_by=("channel", "security_id", *MESSAGE_KEY),
+)
+VENUE_TRADES = AnalyticsTable(
+    "venue_trades",
+    "Trade of the legacy feed outside the electronic market, with busts and corrections applied.",
+    VENUE_COLUMNS,
+    lambda day, _wanted: venue_trades(day),
+    (TRADE, FORWARD_TRADE, TRADE_BUST),
+    (INSTRUMENTS,),
     sort_by=("channel", "security_id", *MESSAGE_KEY),
 )

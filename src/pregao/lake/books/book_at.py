@@ -25,7 +25,7 @@ from pregao.feed.packet_keys import AFTER_PACKET, message_serial
 from pregao.feed.replay.audit import no_book
 from pregao.feed.replay.day import ChannelDay
 from pregao.feed.replay.sequence import counts_after, follow_sequence, loaded_snapshots, rows_of
-from pregao.lake.books.catalog import FileCatalogue, files_of, latest_build
+from pregao.lake.books.catalog import FileCatalog, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of, levels_book_of
 from pregao.lake.books.columns import integers
 from pregao.lake.books.coverage import is_current
@@ -60,15 +60,15 @@ def security_number(name: str) -> int | None:
 
 
 def find_instrument(
-    catalogue: FileCatalogue, name: str, day: date | None, channel: int | None
+    catalog: FileCatalog, name: str, day: date | None, channel: int | None
 ) -> BookInstrument:
     """Return the instrument of a symbol or ID, on the given or the last day that has it."""
-    days = [day] if day is not None else list(reversed(catalogue.dates()))
+    days = [day] if day is not None else list(reversed(catalog.dates()))
     for candidate in days:
         found = []
-        for number in catalogue.channels(candidate):
+        for number in catalog.channels(candidate):
             if channel is None or number == channel:
-                found += _named(catalogue, name, candidate, number)
+                found += _named(catalog, name, candidate, number)
         if len(found) > 1:
             channels = ", ".join(str(one.channel) for one in found)
             raise UsageError(f"{name} is on channels {channels}: choose one with --channel.")
@@ -77,13 +77,12 @@ def find_instrument(
     where = f" on {day.isoformat()}" if day is not None else ""
     where += f" on channel {channel}" if channel is not None else ""
     raise UsageError(
-        f"{catalogue.lake.location} has no instrument {name}{where}."
-        f"{meant(catalogue.lake, name, day)}"
+        f"{catalog.lake.location} has no instrument {name}{where}.{meant(catalog.lake, name, day)}"
     )
 
 
-def _named(catalogue: FileCatalogue, name: str, day: date, channel: int) -> list[BookInstrument]:
-    reader = open_reader(catalogue.lake.location, catalogue.inputs(day, channel))
+def _named(catalog: FileCatalog, name: str, day: date, channel: int) -> list[BookInstrument]:
+    reader = open_reader(catalog.lake.location, catalog.inputs(day, channel))
     own = security_number(name)
     part = SecurityRange() if own is None else SecurityRange(own, own)
     found: dict[int, BookInstrument] = {}
@@ -109,19 +108,19 @@ def book_at(
     lake.require()
     if day is None and at_ns is not None:
         day = EPOCH + timedelta(days=day_of(at_ns))
-    return open_books(FileCatalogue(lake), name, day, channel).exactly([at_ns])[0]
+    return open_books(FileCatalog(lake), name, day, channel).exactly([at_ns])[0]
 
 
 def open_books(
-    catalogue: FileCatalogue, name: str, day: date | None = None, channel: int | None = None
+    catalog: FileCatalog, name: str, day: date | None = None, channel: int | None = None
 ) -> InstrumentBooks:
     """Open the books of an instrument's day for repeated lookups."""
-    instrument = find_instrument(catalogue, name, day, channel)
-    checkpoints = _checkpoints(catalogue.lake, instrument)
-    inputs = catalogue.inputs(instrument.date, instrument.channel)
+    instrument = find_instrument(catalog, name, day, channel)
+    checkpoints = _checkpoints(catalog.lake, instrument)
+    inputs = catalog.inputs(instrument.date, instrument.channel)
     if not checkpoints or inputs.depth_of(instrument.security_id) is None:
-        raise _without_book(catalogue, instrument, name)
-    return InstrumentBooks(catalogue, instrument, checkpoints)
+        raise _without_book(catalog, instrument, name)
+    return InstrumentBooks(catalog, instrument, checkpoints)
 
 
 class InstrumentBooks:
@@ -133,19 +132,19 @@ class InstrumentBooks:
 
     def __init__(
         self,
-        catalogue: FileCatalogue,
+        catalog: FileCatalog,
         instrument: BookInstrument,
         checkpoints: list[BookCheckpoint],
     ) -> None:
         security = instrument.security_id
-        planned = plan_day(catalogue, instrument.date, instrument.channel).for_security(security)
+        planned = plan_day(catalog, instrument.date, instrument.channel).for_security(security)
         self.instrument = instrument
-        self.data_ends_ns = data_ends(catalogue, instrument)
+        self.data_ends_ns = data_ends(catalog, instrument)
         """Sending time of the channel's last packet, if known."""
-        self._lake = catalogue.lake
+        self._lake = catalog.lake
         self._day = planned.day
         self._source = planned.source(SecurityRange(security, security))
-        self._current = is_current(catalogue, instrument.date, instrument.channel)
+        self._current = is_current(catalog, instrument.date, instrument.channel)
         self._checkpoints = checkpoints
         self._sent: list[int] = [one.values["sending_time_ns"] for one in checkpoints]
         self._kept: OrderedDict[int, _Run] = OrderedDict()
@@ -225,38 +224,38 @@ class InstrumentBooks:
         return replace(moment, data_ends_ns=ends) if late else moment
 
 
-def data_ends(catalogue: FileCatalogue, instrument: BookInstrument) -> int | None:
+def data_ends(catalog: FileCatalog, instrument: BookInstrument) -> int | None:
     """Return the sending time of the channel's last packet of that day, if known."""
-    protocol = catalogue.protocol(instrument.date, instrument.channel)
+    protocol = catalog.protocol(instrument.date, instrument.channel)
     packets = protocol.account_table("packets")
     ends = [
         file["max.sending_time_ns"]
-        for file in files_of(catalogue.lake, packets, [instrument.date])
+        for file in files_of(catalog.lake, packets, [instrument.date])
         if file.get("max.sending_time_ns") is not None
         and (file.get("min.channel") or 0) <= instrument.channel <= (file.get("max.channel") or 255)
     ]
     return max(ends, default=None)
 
 
-def _without_book(catalogue: FileCatalogue, instrument: BookInstrument, name: str) -> UsageError:
+def _without_book(catalog: FileCatalog, instrument: BookInstrument, name: str) -> UsageError:
     """Return an error with the reason why an instrument has no book."""
-    lake = catalogue.lake.location
+    lake = catalog.lake.location
     day, channel = instrument.date, instrument.channel
-    if catalogue.inputs(day, channel).depth_of(instrument.security_id) is None:
+    if catalog.inputs(day, channel).depth_of(instrument.security_id) is None:
         return UsageError(
             f"{name} has price levels on {day.isoformat()}, channel {channel}, and no "
             "snapshot states how many the feed publishes: ingest the channel's market recovery "
             "stream too, then build its books."
         )
     whose = f"The books of {day.isoformat()}, channel {channel}, were"
-    if latest_build(catalogue.lake, day, channel)[1] is None:
+    if latest_build(catalog.lake, day, channel)[1] is None:
         return UsageError(f"{whose} not built: run `pregao books --lake {lake}` first.")
-    if not is_current(catalogue, day, channel):
+    if not is_current(catalog, day, channel):
         return UsageError(
             f"{whose} built before all of {name} was ingested: run `pregao books --lake {lake}` "
             "again."
         )
-    reader = open_reader(lake, catalogue.inputs(day, channel))
+    reader = open_reader(lake, catalog.inputs(day, channel))
     if not reader.knows(instrument.security_id):
         return UsageError(
             f"{name} is defined on {day.isoformat()}, channel {channel}, but has no messages: "
@@ -352,6 +351,8 @@ class _Run:
         self._rows = rows_of(sequence, followed, snapshots)
         self._counts = counts_after(sequence, followed, trial)
         self._published = sequence.snapshot[loaded_snapshots(followed)]
+        self._doubted = np.flatnonzero(followed.has(DOUBTED))
+        """Items from which on the book is unconfirmed."""
         self.since = self._settled_since()
 
     def moments(self, times: Sequence[int | None], current: bool) -> list[HistoricalBook]:
@@ -376,11 +377,21 @@ class _Run:
                 book,
                 values,
                 current,
+                self._gap(item) if book.state is State.UNCONFIRMED else None,
             )
             for time, item, end, book, values in zip(
                 times, items.tolist(), ends.tolist(), books, statistics, strict=True
             )
         ]
+
+    def _gap(self, items: int) -> int | None:
+        """Return the gap since which the book is unconfirmed after the first `items` items."""
+        at = int(np.searchsorted(self._doubted, items)) - 1
+        if at < 0:
+            return None
+        serial = self._sequence.message_serial[self._doubted[at]]
+        gap = int(np.searchsorted(self._span.gaps.serials, serial, side="right")) - 1
+        return gap if gap >= 0 else None
 
     def _settled_since(self) -> int:
         """Return the time from which all that the replay used was known."""
@@ -393,6 +404,7 @@ class _Run:
             mattered = np.diff(self._rows.begins) > 0
             used = sequence.snapshot[mattered & (sequence.snapshot >= 0)]
             since += self._snapshots.loop.sending[used].tolist()
+            since += self._snapshots.voids().after(span.after).sent_by(span.until).sending.tolist()
         return int(max(since))
 
 

@@ -24,9 +24,10 @@ from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.extras import require
 from pregao.lake.books.book_at import security_number
-from pregao.lake.books.catalog import FileCatalogue, guard_prefix, latest_build
+from pregao.lake.books.catalog import FileCatalog, guard_prefix, latest_build
 from pregao.lake.books.coverage import DayCoverage, day_coverage
-from pregao.lake.books.legacy_reader import open_reader
+from pregao.lake.books.legacy_messages import LEGACY_RULES
+from pregao.lake.books.legacy_reader import LEGACY, open_reader
 from pregao.lake.books.planner import largest_first, plan_day, plan_tasks
 from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
 from pregao.lake.books.schemas import DEFAULT_DEPTH, DERIVED, MAX_LEVELS, specs
@@ -40,7 +41,7 @@ from pregao.lake.storage.transaction import until_committed
 from pregao.lake.views.symbols import meant
 from pregao.name_matching import folded
 
-FORMAT = 3
+FORMAT = 4
 """Increase it when the same inputs yield other tables: older builds are then rebuilt."""
 DEFAULT_INTERVAL_NS = 10 * MINUTE
 
@@ -135,42 +136,42 @@ def build_books(
     lake.require()
     lake.roll_forward()
     lake.ensure_tables(specs(options.depth))
-    build = _Build(FileCatalogue(lake), options, run, progress)
-    for day, channel, securities in _chosen(build.catalogue, options):
+    build = _Build(FileCatalog(lake), options, run, progress)
+    for day, channel, securities in _chosen(build.catalog, options):
         build.add(day, channel, securities)
     build.do()
     if not build.reports:
-        raise UsageError(f"{lake.location} {_nothing(build.catalogue, options)}")
+        raise UsageError(f"{lake.location} {_nothing(build.catalog, options)}")
     return build.reports
 
 
 def _chosen(
-    catalogue: FileCatalogue, options: BookOptions
+    catalog: FileCatalog, options: BookOptions
 ) -> Iterator[tuple[date, int, tuple[int, ...] | None]]:
-    for day in catalogue.dates():
+    for day in catalog.dates():
         if options.dates and day not in options.dates:
             continue
-        for channel in catalogue.channels(day):
+        for channel in catalog.channels(day):
             if options.channels and channel not in options.channels:
                 continue
             if not options.symbols:
                 yield day, channel, None
                 continue
-            inputs = catalogue.inputs(day, channel)
-            found = securities_of(catalogue.lake.location, inputs, options.symbols)
+            inputs = catalog.inputs(day, channel)
+            found = securities_of(catalog.lake.location, inputs, options.symbols)
             if found:
                 yield day, channel, found
 
 
-def _nothing(catalogue: FileCatalogue, options: BookOptions) -> str:
+def _nothing(catalog: FileCatalog, options: BookOptions) -> str:
     """Return the error message for an empty selection."""
-    days = catalogue.dates()
+    days = catalog.dates()
     if not days:
         return "has no orders and no snapshots: there are no books to build."
     known = ", ".join(day.isoformat() for day in days)
-    channels = sorted({channel for day in days for channel in catalogue.channels(day)})
+    channels = sorted({channel for day in days for channel in catalog.channels(day)})
     what = f" of {', '.join(options.symbols)}" if options.symbols else ""
-    hints = "".join(meant(catalogue.lake, name) for name in options.symbols)
+    hints = "".join(meant(catalog.lake, name) for name in options.symbols)
     return f"has no such books{what}: it has the days {known} and the channels {channels}.{hints}"
 
 
@@ -195,7 +196,8 @@ def fingerprint(
     known: DayCoverage, depth: int, interval_ns: int, securities: tuple[int, ...] | None
 ) -> str:
     """Return a text that identifies the inputs and settings of a build."""
-    settings = hashlib.sha256(repr((FORMAT, depth, interval_ns, securities)).encode())
+    legacy = (LEGACY_RULES,) if known.protocol.name == LEGACY else ()
+    settings = hashlib.sha256(repr((FORMAT, depth, interval_ns, securities, *legacy)).encode())
     return f"{known.identity()}-{settings.hexdigest()[:8]}"
 
 
@@ -217,12 +219,12 @@ class _Build:
 
     def __init__(
         self,
-        catalogue: FileCatalogue,
+        catalog: FileCatalog,
         options: BookOptions,
         run: BookRunner,
         progress: TaskProgress,
     ) -> None:
-        self.catalogue = catalogue
+        self.catalog = catalog
         self.reports: list[DayReport] = []
         self._options = options
         self._run = run
@@ -256,9 +258,9 @@ class _Build:
     def _plan(self, day: date, channel: int, securities: tuple[int, ...] | None) -> _Planned | None:
         """Plan a channel's day; if its build exists, report it and return None."""
         began = time.perf_counter()
-        catalogue, options = self.catalogue, self._options
-        lake = catalogue.lake
-        coverage = day_coverage(lake, day, channel, catalogue.protocol(day, channel))
+        catalog, options = self.catalog, self._options
+        lake = catalog.lake
+        coverage = day_coverage(lake, day, channel, catalog.protocol(day, channel))
         inputs = fingerprint(coverage, options.depth, options.interval_ns, securities)
         number, last = latest_build(lake, day, channel)
         if last is not None and last.endswith(inputs):
@@ -267,7 +269,7 @@ class _Build:
         unit_id = f"books-{day.isoformat()}-{channel}-{number}-{inputs}"
         self._progress.step(f"planning {day.isoformat()}, channel {channel}")
         settings = BuildSettings(unit_id, options.depth, options.interval_ns, securities)
-        tasks = plan_tasks(plan_day(catalogue, day, channel), settings, self._parallelism)
+        tasks = plan_tasks(plan_day(catalog, day, channel), settings, self._parallelism)
         report = DayReport(day, channel, unit_id, tasks=len(tasks))
         report.seconds = time.perf_counter() - began
         self.reports.append(report)
@@ -290,13 +292,13 @@ class _Build:
             report.origins.update(manifest.origins)
             report.bytes_written += sum(file.size for file in manifest.files)
         self._progress.step("committing")
-        lake = self.catalogue.lake
+        lake = self.catalog.lake
         report.built = _commit(lake, report, planned.number, manifests, planned.securities)
         return report.built
 
     def _again(self, report: DayReport, securities: tuple[int, ...] | None) -> None:
         """Retry after another build of the day committed first, unless that one is identical."""
-        lake = self.catalogue.lake
+        lake = self.catalog.lake
         where = self.reports.index(report)
 
         def attempt() -> bool | None:

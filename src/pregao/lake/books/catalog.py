@@ -127,7 +127,7 @@ def read_small(
     return found
 
 
-class FileCatalogue:
+class FileCatalog:
     """Files of all message tables that books are built from; each table's log is read once."""
 
     def __init__(self, lake: LakeStore) -> None:
@@ -208,8 +208,11 @@ class FileCatalogue:
             inputs = InputFiles(
                 number, channel, tables, files, LEGACY, self.binary_instruments(day)
             )
-            depths, usual = LegacyReader(self.lake.location, inputs).depths()
-            self._legacy[day, channel] = replace(inputs, depths=depths, usual_depth=usual)
+            reader = LegacyReader(self.lake.location, inputs)
+            depths, usual = reader.depths()
+            self._legacy[day, channel] = replace(
+                inputs, depths=depths, usual_depth=usual, seconds=reader.has_seconds()
+            )
         return self._legacy[day, channel]
 
     def binary_channels(self, day: date) -> list[int]:

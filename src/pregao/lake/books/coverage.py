@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from pregao.arrays import Int64Array
 from pregao.feed.packet_gaps import MANY, PacketGap, PacketGapColumns
-from pregao.lake.books.catalog import FileCatalogue, files_of, latest_build, read_small
+from pregao.lake.books.catalog import FileCatalog, files_of, latest_build, read_small
 from pregao.lake.books.columns import codes, integers
 from pregao.lake.books.legacy_versions import SequenceRestart, TimeSlots, find_restarts
 from pregao.lake.books.reader import BINARY, EPOCH
@@ -33,6 +33,7 @@ MAX_PAUSE_DAYS = 5
 """Maximum number of days without trading, after which the sequence continues."""
 
 Runs = list[tuple[int, int]]
+_HEARTBEATS = "umdf_sequence_2"
 
 
 @dataclass(slots=True)
@@ -275,7 +276,7 @@ def _tail(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> Packe
     version = known.versions[-1]
     last = max(end for _, end in known.runs[version])
     expected, sending = known.following.get(version, 0), 0
-    table = "umdf_sequence_2"
+    table = _HEARTBEATS
     names = ["channel", "stream", "sequence_version", "next_seq_no", "sending_time_ns"]
     if table in lake.table_names():
         for file in files_of(lake, table, [day]):
@@ -290,13 +291,16 @@ def _tail(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> Packe
     if expected <= last + 1:
         return None
     first = PacketKey(version, last + 1).serial(known.base)
-    return PacketGap(first, expected - last - 1, sending_ns=sending)
+    return PacketGap(first, expected - last - 1, until_ns=sending)
 
 
 def _dated(
     lake: LakeStore, day: date, channel: int, known: DayCoverage, gaps: list[PacketGap]
 ) -> Iterator[PacketGap]:
-    """Yield each gap with the times of the packet that reveals it."""
+    """Yield each gap with the times of the packets before and after it.
+
+    A heartbeat that announces the first missing number also counts as a packet before it.
+    """
     base, table = known.base, known.protocol.account_table("packets")
     names = ["channel", "stream", "sequence_version", "sequence_number"]
     names += ["sending_time_ns", "capture_time_ns"]
@@ -313,16 +317,44 @@ def _dated(
     order = np.argsort(serial, kind="stable")
     order = order[numbers[order] > 0]
     serial = serial[order]
+    quiet = _heartbeats(lake, day, channel, known)
+
+    def times(at: int) -> tuple[int, int]:
+        return int(sendings[order[at]]), int(captures[order[at]])
+
     for gap in gaps:
-        extent = gap.packets if gap.packets < MANY else 1
-        end = gap.first + (0 if gap.unread else extent)
-        at = int(np.searchsorted(serial, end))
-        if gap.sending_ns or at == len(serial):
-            yield gap
-            continue
-        row = order[at]
-        sending, capture = int(sendings[row]), int(captures[row])
-        yield PacketGap(gap.first, gap.packets, gap.unread, sending, capture)
+        at = int(np.searchsorted(serial, gap.first))
+        if gap.unread and at < len(serial) and serial[at] == gap.first:
+            since = until = times(at)
+        else:
+            extent = gap.packets if gap.packets < MANY else 1
+            end = int(np.searchsorted(serial, gap.first + extent))
+            since = times(at - 1) if at else (0, 0)
+            since = max(since, quiet.get(gap.first, since)) if at else since
+            until = times(end) if end < len(serial) else (0, 0)
+        if gap.until_ns:
+            until = gap.until_ns, gap.until_capture_ns
+        yield PacketGap(gap.first, gap.packets, gap.unread, *since, *until)
+
+
+def _heartbeats(
+    lake: LakeStore, day: date, channel: int, known: DayCoverage
+) -> dict[int, tuple[int, int]]:
+    """Return the times of the last heartbeat that announces each packet, by its serial."""
+    if known.protocol.name != BINARY:
+        return {}  # heartbeats of the legacy feed have numbers of their own
+    names = ["channel", "stream", "sequence_version", "next_seq_no"]
+    names += ["sending_time_ns", "capture_time_ns"]
+    last: dict[int, tuple[int, int]] = {}
+    for versions, numbers, sendings, captures in _rows(lake, _HEARTBEATS, names, day, channel):
+        serial = serial_of(versions, numbers, known.base)
+        order = np.lexsort((sendings, serial))
+        order = order[np.append(np.diff(serial[order]) != 0, True)[: len(order)]]
+        for number, *times in zip(
+            serial[order].tolist(), sendings[order].tolist(), captures[order].tolist(), strict=True
+        ):
+            last[number] = max((times[0], times[1]), last.get(number, (0, 0)))
+    return last
 
 
 def _rows(
@@ -349,8 +381,8 @@ def _file_rows(
         yield [integers(rows.column(name), 0)[own] for name in names[2:]]
 
 
-def is_current(catalogue: FileCatalogue, day: date, channel: int) -> bool:
+def is_current(catalog: FileCatalog, day: date, channel: int) -> bool:
     """Whether the last build of a channel's day used all that the lake has of it now."""
-    _, unit = latest_build(catalogue.lake, day, channel)
-    coverage = day_coverage(catalogue.lake, day, channel, catalogue.protocol(day, channel))
+    _, unit = latest_build(catalog.lake, day, channel)
+    coverage = day_coverage(catalog.lake, day, channel, catalog.protocol(day, channel))
     return unit is not None and coverage.identity() == unit.split("-")[-2]

@@ -6,7 +6,7 @@ of `pregao.feed.legacy.book_updates`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -20,18 +20,24 @@ from pregao.book.update_rows import NULL
 from pregao.clock import DAY
 from pregao.feed.book_updates import NUMBER_OF_ORDERS
 from pregao.feed.legacy.book_updates import (
+    BAND_TYPES,
     CHANGE,
+    DEFAULTS,
     DELETE,
     DELETE_FROM,
     DELETE_THRU,
+    ELECTRONIC,
     EXCHANGE_LAST,
     IMBALANCE,
     IMPLIED,
+    MULTI_ASSET,
+    MULTI_ASSET_TRADE,
     NEW,
     OPENING_PRICE,
     RETRANSMITTED,
     SIDES,
     TRADE,
+    TRADE_CONDITIONS,
     conditions,
     number_of,
     stream_id_of,
@@ -47,6 +53,8 @@ from pregao.schemas.bundle import bundled
 from pregao.umdf import templates as t
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 
+LEGACY_RULES: Final = 1
+"""Increase it when the same entries yield other messages: days built from them are rebuilt."""
 OTHER: Final = -9
 """Template of entries without a message in the binary feed; they are counted, too."""
 PRICE_BAND: Final = max(t.PRICE_BANDS)
@@ -96,12 +104,6 @@ _BY_TYPE: Final = {
 
 UNREADABLE: Final = "UNREADABLE"
 """Action unknown to books: the entry cannot be applied to a book."""
-_CONDITIONS: Final = {
-    "R": t.flag("TradeCondition", "OpeningPrice"),
-    "X": t.flag("TradeCondition", "Crossed"),
-    "L": t.flag("TradeCondition", "LastTradeAtTheSamePrice"),
-}
-_MULTI_ASSET: Final = "3"
 _IMBALANCES: Final = {
     "P": t.flag("ImbalanceCondition", "ImbalanceMoreBuyers"),
     "Q": t.flag("ImbalanceCondition", "ImbalanceMoreSellers"),
@@ -117,14 +119,21 @@ class EntryColumns:
     """Entries of messages of a table of the lake; each column is computed once."""
 
     def __init__(
-        self, rows: Any, slots: Mapping[int, TimeSlots] | None = None, *, levels: bool = False
+        self,
+        rows: Any,
+        slots: Mapping[int, TimeSlots] | None = None,
+        *,
+        levels: bool = False,
+        seconds: Collection[int] = (),
     ) -> None:
         """``slots`` has restarts of numbers, by channel; ``levels`` states whether the entries of
-        books are price levels rather than orders.
+        books are price levels rather than orders. ``seconds`` are the channels whose times of day
+        have no milliseconds (002 §15.11).
         """
         self.rows = rows.combine_chunks()
         self.levels = levels
         self._slots = slots or {}
+        self._seconds = seconds
 
     def __len__(self) -> int:
         count: int = self.rows.num_rows
@@ -166,12 +175,34 @@ class EntryColumns:
         )
 
     @cached_property
+    def venue(self) -> npt.NDArray[Any]:
+        """Venues, as letters; the electronic market where none is stated."""
+        return np.asarray(
+            self.value("md_stream_id", lambda text: stream_id_of({"MDStreamID": text}), np.object_)
+        )
+
+    @cached_property
     def elsewhere(self) -> BoolArray:
         """Whether each is of a venue other than the electronic market."""
-        own_venue = stream_id_of({})
+        found: BoolArray = self.venue != ELECTRONIC
+        return found
+
+    def default(self, kind: str, name: str, field: str) -> Int64Array:
+        """Return a column of numbers as digits or integers; where absent, the value of entries of
+        a type.
+        """
+        absent = number_of(DEFAULTS[kind][field])
+        if pa.types.is_integer(self.rows.schema.field(name).type):
+            return self.numbers(name, or_null(absent))
         return np.asarray(
-            self.value("md_stream_id", lambda text: (text or own_venue) != own_venue, np.bool_)
+            self.value(
+                name, lambda text: or_null(absent if text is None else number_of(text)), np.int64
+            )
         )
+
+    def trades_elsewhere(self, template: int) -> Int64Array:
+        """Return the indices of the trades, forwards or busts of other venues."""
+        return np.flatnonzero((self._of_trades == template) & self.elsewhere)
 
     @cached_property
     def template(self) -> Int64Array:
@@ -181,18 +212,10 @@ class EntryColumns:
         for letter, template in _BY_TYPE.items():
             found[kind == letter] = template
         found[(kind == OPENING_PRICE) & self.theoretical] = OTHER
-        found[self.elsewhere] = OTHER
         traded = kind == TRADE
-        found[traded] = t.TRADE
-        found[traded & (self.numbers("seller_days") != NULL)] = t.FORWARD_TRADE
-        found[traded & (action == DELETE)] = t.TRADE_BUST
-        last = self.value(
-            "trade_condition", lambda text: EXCHANGE_LAST in conditions(text), np.bool_
-        )
-        # In snapshots it is the last trade, regardless of its condition.
-        last |= "md_update_action" not in self.rows.column_names
-        found[traded & last] = t.LAST_TRADE_PRICE
-        found[traded & last & self.elsewhere] = OTHER
+        found[traded] = self._of_trades[traded]
+        # Other venues make no trade, price or volume of the electronic market (002 §10).
+        found[self.elsewhere] = OTHER
         emptied = kind == EMPTIED
         found[emptied] = t.EMPTY_BOOK
         found[emptied & (self.numbers("security_id", 0) == 0)] = t.CHANNEL_RESET
@@ -200,6 +223,21 @@ class EntryColumns:
         found[of_book] = t.ORDER
         found[of_book & (action == DELETE)] = t.DELETE_ORDER
         found[of_book & np.isin(action, (DELETE_THRU, DELETE_FROM))] = t.MASS_DELETE_ORDERS
+        return found
+
+    @cached_property
+    def _of_trades(self) -> Int64Array:
+        """Equivalent message of each trade, whatever its venue; `OTHER` for other entries."""
+        traded = self.type == TRADE
+        found = np.where(traded, t.TRADE, OTHER)
+        found[traded & (self.numbers("seller_days") != NULL)] = t.FORWARD_TRADE
+        found[traded & (self.action == DELETE)] = t.TRADE_BUST
+        last = self.value(
+            "trade_condition", lambda text: EXCHANGE_LAST in conditions(text), np.bool_
+        )
+        # In snapshots it is the last trade, regardless of its condition.
+        last |= "md_update_action" not in self.rows.column_names
+        found[traded & last] = t.LAST_TRADE_PRICE
         return found
 
     # Values
@@ -242,7 +280,13 @@ class EntryColumns:
             times = integers(as_numbers(self.rows.column(time)))
         else:
             times = self.numbers(time)
-        return moments_of(self.numbers(day), times, NULL)
+        return moments_of(self.numbers(day), times, NULL, self._milliseconds)
+
+    @cached_property
+    def _milliseconds(self) -> BoolArray:
+        channels = self.numbers("channel", -1)
+        found: BoolArray = ~np.isin(channels, list(self._seconds))
+        return found
 
     @cached_property
     def position(self) -> Int64Array:
@@ -424,10 +468,10 @@ def _time(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
 
 def _trade(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     def bits(text: str | None) -> int:
-        return sum(_CONDITIONS.get(word, 0) for word in conditions(text))
+        return sum(TRADE_CONDITIONS.get(word, 0) for word in conditions(text))
 
-    many = entries.value("trade_condition", lambda text: _MULTI_ASSET in conditions(text), np.int64)
-    kinds = {1: "MULTI_ASSET_TRADE"}
+    many = entries.value("trade_condition", lambda text: MULTI_ASSET in conditions(text), np.int64)
+    kinds = {1: MULTI_ASSET_TRADE}
     sessions = entries.value("trading_session_id", lambda text: or_null(number_of(text)), np.int64)
     dated = moments_of(entries.numbers("md_entry_date"), np.full(len(entries), NULL), NULL)
     dated = np.where(dated == NULL, entries.numbers("sending_time_ns"), dated)
@@ -456,8 +500,7 @@ def _price(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
 
 
 def _opening(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
-    # Usually absent: the price is that of the day (002 §10.2).
-    flags = entries.value("open_close_settl_flag", lambda text: number_of(text) or 0, np.int64)
+    flags = entries.default(OPENING_PRICE, "open_close_settl_flag", "OpenCloseSettlFlag")
     names = names_of("OpenCloseSettlFlag")
     return {"open_close_settl_flag": named(flags, names, kept), **_price(entries, kept)}
 
@@ -490,10 +533,10 @@ def _volume(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
 
 
 def _band(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
-    kinds = entries.value("price_band_type", lambda text: or_null(number_of(text)), np.int64)
-    limits = entries.numbers("price_limit_type")
+    kinds = entries.default("g", "price_band_type", "PriceBandType")
+    limits = entries.default("g", "price_limit_type", "PriceLimitType")
     return {
-        "price_band_type": named(kinds, names_of("PriceBandType"), kept),
+        "price_band_type": named(kinds, BAND_TYPES, kept),
         "price_limit_type": named(limits, names_of("PriceLimitType"), kept),
         "low_limit_price": prices(entries.scaled("low_limit_price")[kept]),
         "high_limit_price": prices(entries.scaled("high_limit_price")[kept]),

@@ -8,7 +8,7 @@ rows of the binary feed's messages.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -49,6 +49,7 @@ from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_ta
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.storage.filesystem import Location
 from pregao.legacy.bulk import times_of
+from pregao.legacy.times import FIRST_WITH_MILLISECONDS
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
     CHANNEL_RESET,
@@ -97,8 +98,17 @@ _MAX_LEVELS = (1 << 16) - 1
 class SnapshotEntries:
     """Snapshots of some instruments, assembled from their rows."""
 
-    def __init__(self, rows: Any, slots: TimeSlots, market_depth: int = 0) -> None:
-        """``market_depth`` is the number of levels in the snapshots; 0 if they have orders."""
+    def __init__(
+        self,
+        rows: Any,
+        slots: TimeSlots,
+        market_depth: int = 0,
+        *,
+        seconds: Collection[int] = (),
+    ) -> None:
+        """``market_depth`` is the number of levels in the snapshots; 0 if they have orders. For
+        ``seconds`` see `EntryColumns`.
+        """
         entries = EntryColumns(rows)
         captures = set(rows.column("capture_id").unique().to_pylist()) - {None}
         rank = {text: at for at, text in enumerate(sorted(captures))}
@@ -112,7 +122,7 @@ class SnapshotEntries:
                 entries.numbers("security_id", 0),
             )
         )
-        self.entries = EntryColumns(take(rows, order), levels=market_depth > 0)
+        self.entries = EntryColumns(take(rows, order), levels=market_depth > 0, seconds=seconds)
         self.slots = slots
         begins: BoolArray = self.entries.entry == 0
         if len(begins):
@@ -379,6 +389,26 @@ class LegacyReader(InputReader):
         levels = any(rows.column(0).null_count < rows.num_rows for rows in counted)
         return found, None if levels else 0
 
+    def has_seconds(self) -> bool:
+        """Whether the channel's times of day have no milliseconds: none of them is so large.
+
+        PUMA's have them, MEGABOLSA's do not (002 §15.11), and the feed does not name the platform.
+        """
+        timed = False
+        for source in (ENTRIES, SNAPSHOTS):
+            for rows in super().pieces(source, ["md_entry_time"], SecurityRange()):
+                column = rows.column(0)
+                texts = not pa.types.is_integer(column.type)
+                times = integers(as_numbers(column.cast(pa.string())) if texts else column, -1)
+                if (times >= FIRST_WITH_MILLISECONDS).any():
+                    return False
+                timed |= bool((times >= 0).any())
+        return timed
+
+    @property
+    def _seconds(self) -> tuple[int, ...]:
+        return (self.inputs.channel,) if self.inputs.seconds else ()
+
     def _translated(self, template: int, part: SecurityRange) -> Iterator[Any]:
         if template == INSTRUMENTS:
             yield from self._listed(part)
@@ -405,14 +435,20 @@ class LegacyReader(InputReader):
             rows = self._joined(ENTRIES, ENTRY_COLUMNS, part)
             slots = {self.inputs.channel: self.inputs.slots}
             levels = self.inputs.market_depth > 0
-            self._entries[part] = None if rows is None else EntryColumns(rows, slots, levels=levels)
+            self._entries[part] = (
+                None
+                if rows is None
+                else EntryColumns(rows, slots, levels=levels, seconds=self._seconds)
+            )
         return self._entries[part]
 
     def _read_snapshots(self, part: SecurityRange) -> SnapshotEntries | None:
         if part not in self._snapshots:
             rows = self._joined(SNAPSHOTS, SNAPSHOT_COLUMNS, part)
             slots, depth = self.inputs.slots, self.inputs.market_depth
-            self._snapshots[part] = None if rows is None else SnapshotEntries(rows, slots, depth)
+            self._snapshots[part] = (
+                None if rows is None else SnapshotEntries(rows, slots, depth, seconds=self._seconds)
+            )
         return self._snapshots[part]
 
     def _joined(self, source: int, columns: Sequence[str], part: SecurityRange) -> Any | None:

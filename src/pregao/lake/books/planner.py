@@ -12,7 +12,7 @@ from pregao.feed.book_updates import BOOK_TEMPLATES
 from pregao.feed.legacy.follower import MAX_ENTRIES
 from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
 from pregao.feed.replay.snapshots import CompleteLoop, complete_loops, whole_loops
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers
 from pregao.lake.books.coverage import day_coverage, find_gaps
 from pregao.lake.books.day_loader import read_headers
@@ -38,11 +38,11 @@ ORDERS_PER_MESSAGE = 5
 """Estimated number of orders per message of a snapshot."""
 
 
-def plan_day(catalogue: FileCatalogue, day: date, channel: int) -> DayInputs:
+def plan_day(catalog: FileCatalog, day: date, channel: int) -> DayInputs:
     """Return the facts of a channel's day, and the inputs to read it from."""
-    lake = catalogue.lake
-    inputs = catalogue.inputs(day, channel)
-    protocol = catalogue.protocol(day, channel)
+    lake = catalog.lake
+    inputs = catalog.inputs(day, channel)
+    protocol = catalog.protocol(day, channel)
     coverage = day_coverage(lake, day, channel, protocol)
     if protocol.timed_versions:
         inputs = replace(inputs, slots=coverage.slots)
@@ -57,7 +57,7 @@ def plan_day(catalogue: FileCatalogue, day: date, channel: int) -> DayInputs:
     loops: tuple[CompleteLoop, ...] = ()
     if len(gaps) and (headers := read_headers(reader, SecurityRange())) is not None:
         loops = complete_loops(whole_loops(headers, spans, base), gaps)
-    by_position = catalogue.has_positions(day, channel)
+    by_position = catalog.has_positions(day, channel)
     facts = ChannelDay(
         base, coverage.from_the_start, by_position, spans, gaps, loops, max_messages, not legacy
     )

@@ -331,6 +331,8 @@ class InputFiles:
     """Number for the instruments that are read, which have one kind of book."""
     slots: TimeSlots = field(default_factory=TimeSlots)
     """Stand-in for sequence versions on a feed without them."""
+    seconds: bool = False
+    """Whether times of day have no milliseconds, on a feed that has both kinds."""
 
     def depth_of(self, security: int) -> int | None:
         """Return the number of price levels in the feed for an instrument."""

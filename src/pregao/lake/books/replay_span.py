@@ -82,6 +82,8 @@ class HistoricalBook:
     """Whether the checkpoints were built from all that the lake has of the day."""
     data_ends_ns: int | None = None
     """Sending time of the channel's last packet, where that is before the requested time."""
+    reason: str | None = None
+    """The first gap that makes the book unconfirmed; None in other states."""
     market_depth: int | None = None
     """Number of price levels per side in the feed; None if it publishes orders."""
 
@@ -117,14 +119,12 @@ class ReplaySpan:
         self.after = -1 if start is None else self._message_serial(start)
         last = LAST_SERIAL if checkpoint is None else self._message_serial(checkpoint) >> INDEX_BITS
         self.serials: Serials = (self.day.base, max(self.after, 0) >> INDEX_BITS, last)
-        # A gap is known once the packet after it has arrived.
-        shown = self.day.gaps.sending
-        known = (shown <= self._until()) & ((shown > 0) | (at_ns is None))
-        self.gaps = self.day.gaps.take(np.flatnonzero(known))
+        # The data is complete, so a gap is known as soon as the last packet before it was sent.
+        self.gaps = self.day.gaps.take(np.flatnonzero(self.day.gaps.since <= self.until))
         self.loops = [
             loop
             for loop in self.day.loops
-            if loop.last_sending_ns <= self._until() and loop.message_serial > self.after
+            if loop.last_sending_ns <= self.until and loop.message_serial > self.after
         ]
         # The checkpoint has the statistics up to its time.
         self.others = self.source.others(None if start is None else self.serials)
@@ -140,7 +140,9 @@ class ReplaySpan:
         """Return the number of packets missing up to the proof of the checkpoint's book."""
         return UNPROVEN if stale else int(self.gaps.missing(np.array([self.after]))[0])
 
-    def _until(self) -> int:
+    @property
+    def until(self) -> int:
+        """Time up to which data is used."""
         return LATEST if self.at_ns is None else self.at_ns
 
     def sequence(self, snapshots: Snapshots | None) -> InstrumentSequence:
@@ -148,20 +150,20 @@ class ReplaySpan:
         messages = self.source.messages(self.others, self.serials)
         keys = messages.keys
         messages = messages.take(
-            np.flatnonzero((keys.message_serial > self.after) & (keys.sending <= self._until()))
+            np.flatnonzero((keys.message_serial > self.after) & (keys.sending <= self.until))
         )
         resets = self.source.resets(self.serials)
         resets = resets.take(
-            np.flatnonzero((resets.message_serial > self.after) & (resets.sending <= self._until()))
+            np.flatnonzero((resets.message_serial > self.after) & (resets.sending <= self.until))
         )
         own = np.array([self.instrument.security_id], np.int64)
         usable, absent = _none(), AbsentInstruments.none()
         if snapshots is not None:
             counts = snapshots.usable() & (snapshots.message_serial > self.after)
-            usable = np.flatnonzero(counts & (snapshots.loop.sending <= self._until()))
+            usable = np.flatnonzero(counts & (snapshots.loop.sending <= self.until))
         if snapshots is not None or self.start is None:
-            absent = AbsentInstruments.of(self.loops, snapshots, own).after_gaps(self.gaps)
-            absent = absent.after(self.after)
+            absent = AbsentInstruments.of(self.loops, snapshots, own).sent_by(self.until)
+            absent = absent.after_gaps(self.gaps).after(self.after)
         gaps = self.gaps.take(np.flatnonzero(self.gaps.serials > self.after))
         return in_sequence(messages, resets, snapshots, usable, absent, own, gaps)
 
@@ -180,8 +182,9 @@ class ReplaySpan:
         book: FullBook,
         statistics: tuple[int | None, ...],
         current: bool,
+        gap: int | None,
     ) -> HistoricalBook:
-        """Return the book at a time, with all that is known of it."""
+        """Return the book at a time, with all that is known of it; ``gap`` precedes its proof."""
         initial: dict[str, Any] = (
             dict.fromkeys(SCALARS) if self.start is None else self.start.values
         )
@@ -190,6 +193,7 @@ class ReplaySpan:
             last = int(items[-1])
             message_serial = sequence.message_serial[last : last + 1]
             version, number = packet_of(message_serial, self.day.base)
+        if len(items) and number[0] > 0:  # not the gap before the first packet
             index = int(message_serial[0]) & AFTER_PACKET
             row = int(sequence.book_row[last])
             time = NULL if row < 0 else int(sequence.time[row])
@@ -214,6 +218,7 @@ class ReplaySpan:
             replayed=len(items),
             current=current,
             market_depth=self.day.market_depth,
+            reason=None if gap is None else self.gaps.describe(gap, self.day.base),
         )
 
     def statistics(

@@ -19,14 +19,15 @@ from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports.order_events import FlowAction, OrderFlow
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import event_number
+from pregao.umdf.phases import Status
 
 _KINDS = np.array([UpdateKind.ADD, UpdateKind.CHANGE, UpdateKind.DELETE], np.uint8)
 
 HALTED, QUOTING, TRADING = -1, 0, 1
 """LOBSTER's values in the price column: halt, orders accepted again, trading resumes."""
-_CALL = "RESERVED"
+_CALL = Status.RESERVED.name
 """Orders are accepted, and trade at the end of the auction."""
-_ENDS = frozenset({"CLOSE", "FINAL_CLOSING_CALL"})
+_ENDS = frozenset({Status.CLOSE.name, Status.FINAL_CLOSING_CALL.name})
 
 
 @dataclass(frozen=True, slots=True)

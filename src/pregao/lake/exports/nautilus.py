@@ -23,31 +23,34 @@ from pregao.clock import SECOND
 from pregao.lake.books.columns import prices
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
+from pregao.umdf.templates import NOT_OPTIONS, by_name
 
 VENUE = "B3"
 EQUITY, FUTURE, OPTION = "Equity", "FuturesContract", "OptionContract"
-_CLASSES = dict.fromkeys(("CS", "PS", "ETF", "ETFL", "UNIT", "DR", "BDR"), EQUITY)
+_CLASSES = by_name(
+    "SecurityType",
+    {**dict.fromkeys((3, 5, 14), EQUITY), 8: FUTURE, **dict.fromkeys((6, 10, 12, 16), OPTION)},
+) | dict.fromkeys(("ETFL", "UNIT", "DR", "BDR"), EQUITY)
+"""Classes by security type; the legacy feed has more types of shares."""
 FOLDERS = {EQUITY: "equity", FUTURE: "futures_contract", OPTION: "option_contract"}
 """Folder of a catalog for the instruments of each class."""
-_ASSETS = {
-    "COMMODITY": "COMMODITY", "CORPORATE": "DEBT", "CURRENCY": "FX", "EQUITY": "EQUITY",
-    "GOVERNMENT": "DEBT", "INDEX": "INDEX",
-}  # fmt: skip
+_ASSETS = by_name(
+    "Product", {2: "COMMODITY", 3: "DEBT", 4: "FX", 5: "EQUITY", 6: "DEBT", 7: "INDEX"}
+)
 _OTHER_ASSET = "ALTERNATIVE"
 _MARKET = ZoneInfo("America/Sao_Paulo")
 _LATEST_S = 2**63 // SECOND
 COLUMNS = (
     "security_id", "channel", "min_price_increment", "min_lot_size", "currency", "isin_number",
     "security_type", "asset", "product", "contract_multiplier", "issue_date", "maturity_date",
-    "security_validity_timestamp_s", "strike_price", "put_or_call",
+    "security_validity_timestamp_s", "strike_price", "put_or_call", "security_sub_type",
 )  # fmt: skip
 """Columns read of the table ``instruments``."""
+_NOT_OPTIONS = frozenset(map(str, NOT_OPTIONS))
 
 LAST, SNAPSHOT = 128, 32
 _FIXED = pa.binary(16)
 _DECIMAL = pa.decimal128(38, 16)
-
-_CLASSES |= {"FUT": FUTURE} | dict.fromkeys(("OPT", "FOPT", "INDEXOPT", "SOPT"), OPTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ class InstrumentTerms:
 def terms_of(row: Mapping[str, Any]) -> InstrumentTerms:
     """Return the terms of a row of the table ``instruments``."""
     kind = _CLASSES.get(row["security_type"])
-    if kind is OPTION and row["put_or_call"] is None:
+    sub_type = str(row["security_sub_type"])  # text on the legacy feed
+    if kind is OPTION and (row["put_or_call"] is None or sub_type in _NOT_OPTIONS):
         kind = None
     return InstrumentTerms(
         _plain(row["min_price_increment"] or Decimal("0.01")),
@@ -145,9 +149,11 @@ def _plain(value: Decimal) -> str:
 
 
 def _midnight(day: date | None) -> int:
+    """Return the begin of a day, 0 if unknown, within the times of NautilusTrader (from 1970)."""
     if day is None:
         return 0
-    return int(datetime.combine(day, time(), _MARKET).timestamp()) * SECOND
+    seconds = int(datetime.combine(day, time(), _MARKET).timestamp())
+    return min(max(seconds, 0), _LATEST_S) * SECOND
 
 
 def _end(seconds: int | None, day: date | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from string import ascii_uppercase
+from itertools import count
 from typing import Any
 
 from pregao.lake.ingest.options import IngestOptions
@@ -12,6 +12,7 @@ from pregao.lake.ingest.protocol import IngestProtocol, ProtocolEvidence
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
 from pregao.lake.ingest.survey import CaptureSurvey
 from pregao.lake.ingest.window import FIRST_FEED, FlowRole
+from pregao.umdf.arbitration import feed_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,14 @@ def decide_roles(
     streams, feeds = dict(options.streams), dict(options.feeds)
     roles: list[FlowRole] = []
     fixed: dict[str, StoredFlowRole] = {}
-    letters: dict[tuple[str, int], set[str]] = {}
+    used: dict[tuple[str, int], set[str]] = {}
     for role in known:
         if role.protocol not in PROTOCOLS:
             continue
         fixed[role.destination] = role
         if role.stream in PROTOCOLS[role.protocol].arbitrated:
             for channel in role.channels:
-                letters.setdefault((role.protocol, channel), set()).add(role.feed)
+                used.setdefault((role.protocol, channel), set()).add(role.feed)
     for flow in sorted(seen, key=_by_address):
         earlier = fixed.get(flow)
         protocol = _protocol_of(seen[flow], earlier)
@@ -56,13 +57,13 @@ def decide_roles(
         feed = FIRST_FEED
         if stream in protocol.arbitrated:
             pairs = [(protocol.name, channel) for channel in sighting.channels]
-            used = {letter for pair in pairs for letter in letters.get(pair, ())}
-            feed = next((letter for letter in ascii_uppercase if letter not in used), "Z")
+            taken = {name for pair in pairs for name in used.get(pair, ())}
+            feed = next(name for name in map(feed_name, count()) if name not in taken)
             if earlier is not None and earlier.stream == stream:
                 feed = earlier.feed
             feed = feeds.get(flow, feed)
             for pair in pairs:
-                letters.setdefault(pair, set()).add(feed)
+                used.setdefault(pair, set()).add(feed)
         roles.append(FlowRole(flow, stream, feed, protocol.name))
     return roles
 

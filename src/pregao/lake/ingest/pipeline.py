@@ -108,11 +108,11 @@ def ingest(
     run: Runner = run_locally,
     merge: Merger = merge_locally,
     progress: TaskProgress | None = None,
-    may_be_nothing: bool = False,
+    allow_empty: bool = False,
 ) -> IngestReport:
     """Ingest captures into a lake, skipping those that it already has.
 
-    Captures without packets to ingest raise NothingFoundError unless ``may_be_nothing``.
+    Captures without packets to ingest raise NothingFoundError unless ``allow_empty``.
     """
     require("numba")
     options = options or IngestOptions()
@@ -135,9 +135,7 @@ def ingest(
 
         def attempt() -> IngestReport | None:
             nonlocal creation
-            report = _attempt(
-                lake, locations, options, run, merge, progress, creation, may_be_nothing
-            )
+            report = _attempt(lake, locations, options, run, merge, progress, creation, allow_empty)
             if report.captures:
                 creation = None
             report.seconds = time.perf_counter() - began
@@ -158,7 +156,7 @@ def _attempt(
     merge: Merger,
     progress: TaskProgress,
     creation: LakeCreation | None,
-    may_be_nothing: bool,
+    allow_empty: bool,
 ) -> IngestReport:
     report = IngestReport(unit_id=uuid.uuid4().hex)
     state = load_ingest_state(lake) if creation is None else IngestState()
@@ -183,13 +181,13 @@ def _attempt(
     if present:
         owners = lake.claimed(set(present.values()))
         report.skipped |= {name: owners.get(claim_key, "") for name, claim_key in present.items()}
-    if surveys and not may_be_nothing:
+    if surveys and not allow_empty:
         reject_unsupported(surveys)
     if creation is not None and has_supported_content(surveys, options):
         creation.start()
     deduplicate(surveys, report)
     while surveys:
-        left_out = ingest_surveyed(
+        excluded = ingest_surveyed(
             lake,
             surveys,
             state,
@@ -199,12 +197,12 @@ def _attempt(
             merge=merge,
             progress=progress,
             creation=creation,
-            may_be_nothing=may_be_nothing,
+            allow_empty=allow_empty,
         )
-        if not left_out:
+        if not excluded:
             break
         progress.step("decoding again without captures that are damaged or already ingested")
-        surveys = [found for index, found in enumerate(surveys) if index not in left_out]
+        surveys = [found for index, found in enumerate(surveys) if index not in excluded]
         report.captures, report.accounts = [], {}
     if report.damaged and not report.captures and not report.skipped:
         raise NothingFoundError("No capture can be read: " + " ".join(report.damaged.values()))
@@ -223,7 +221,7 @@ def ingest_surveyed(
     progress: TaskProgress,
     continued: bool = False,
     creation: LakeCreation | None = None,
-    may_be_nothing: bool = True,
+    allow_empty: bool = True,
 ) -> set[int]:
     """Decode surveyed captures and commit them as one unit.
 
@@ -266,7 +264,7 @@ def ingest_surveyed(
         return duplicates
     _check_budgets(manifests)
     check(report)
-    if not may_be_nothing:
+    if not allow_empty:
         reject_empty(report, surveys, options)
     if creation is not None:
         creation.start()
@@ -366,9 +364,9 @@ def _needs_tcp_scan(found: CaptureSurvey) -> bool:
 
     Returns True at most once per capture.
     """
-    if found.context is not None or found.looked_through:
+    if found.context is not None or found.tcp_scanned:
         return False
-    found.looked_through = True
+    found.tcp_scanned = True
     return not any(PROTOCOLS[name].transport == "tcp" for name in found.evidence)
 
 

@@ -57,7 +57,7 @@ class CaptureSurvey:
     """Evidence by protocol and flow."""
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
     """Counters of the sampled packets."""
-    looked_through: bool = False
+    tcp_scanned: bool = False
     """Whether the complete capture was scanned for protocols over TCP."""
     like_fast: int = 0
     """Datagrams that look like UMDF FIX/FAST but that no protocol detected."""

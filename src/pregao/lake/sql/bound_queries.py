@@ -24,7 +24,7 @@ from pregao.lake.storage.delta import arrow_schema, dataset, visible_files
 from pregao.lake.storage.lake_store import LakeStore
 
 LEVELS_OF_TICKS = """
-SELECT sending_time_ns,
+SELECT sending_time_ns, state,
   bid_price_1, bid_price_2, bid_price_3, bid_price_4, bid_price_5,
   bid_price_6, bid_price_7, bid_price_8, bid_price_9, bid_price_10,
   bid_size_1, bid_size_2, bid_size_3, bid_size_4, bid_size_5,
@@ -35,7 +35,7 @@ SELECT sending_time_ns,
   ask_size_6, ask_size_7, ask_size_8, ask_size_9, ask_size_10
 FROM ticks
 """
-"""SELECT and FROM of a query for the best ten levels of ticks."""
+"""SELECT and FROM of a query for the states and the best ten levels of ticks."""
 _NAMED = re.compile(r"\$([a-z_]+)")
 
 

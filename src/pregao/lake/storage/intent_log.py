@@ -291,19 +291,19 @@ def _rows_of(lake: Location, action: dict[str, Any]) -> Any:
 
 
 def retire(
-    lake: Location, unfinished: Callable[[set[str]], list[str]], least: int
+    lake: Location, unfinished: Callable[[set[str]], list[str]], min_units: int
 ) -> list[CommitUnit] | None:
-    """Merge the intents of complete units if there are at least ``least``; return these units.
+    """Merge the intents of complete units if there are at least ``min_units``; return these units.
 
     ``unfinished`` returns those of the given units that are not complete. It is called with the
     units of the current table: a unit whose intent is committed meanwhile must keep its list.
     """
     location = lake.join(NAME)
     register = open_register(lake)
-    if register is None or len(register.units) < least:
+    if register is None or len(register.units) < min_units:
         return None
     complete = register.units.difference(unfinished(register.units))
-    if len(complete) < least:
+    if len(complete) < min_units:
         return None
     merged = [one for one in register._merged if one["num_records"] < _LARGE]
     old = [*(register._single[unit] for unit in sorted(complete)), *merged]

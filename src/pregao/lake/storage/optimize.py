@@ -284,7 +284,7 @@ def compact_table(
 
 def compact_intents(lake: LakeStore) -> None:
     """Retire the intents of all complete units."""
-    retire(lake.location, least=1)
+    retire(lake.location, min_units=1)
 
 
 def _files(table: DeltaTable, part_by: str | None) -> Iterator[SmallFile]:

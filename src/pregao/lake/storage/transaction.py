@@ -145,13 +145,13 @@ def finish(
     watch(apply(LEDGER, ledger_files))
 
 
-def retire(lake: Location, least: int = RETIRE_FROM) -> None:
-    """Retire complete units: remove their IDs from logs, if at least ``least`` are not retired yet.
+def retire(lake: Location, min_units: int = RETIRE_FROM) -> None:
+    """Retire complete units, if there are at least ``min_units``: remove their IDs from logs.
 
     Intents are retired first: a process that still works on such a unit must find there that it is
     retired. A process that dies in between leaves IDs in the tables' logs, which is harmless.
     """
-    units = intent_log.retire(lake, partial(unfinished, lake), least)
+    units = intent_log.retire(lake, partial(unfinished, lake), min_units)
     keys: dict[str, list[str]] = {}
     for unit in units or ():
         tables = {file.table for file in unit.files} | {

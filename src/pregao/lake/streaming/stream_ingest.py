@@ -81,7 +81,7 @@ class StreamIngest:
                 run=self._run,
                 merge=self._merge,
                 progress=self._progress,
-                may_be_nothing=True,
+                allow_empty=True,
             )
             reports += [report] if report.captures else []
             self._known = None  # other ingests may have committed meanwhile

@@ -72,6 +72,16 @@ _ORDINALS = 16
 
 # --- Message tables ---
 
+_IF_NULL = {
+    "LanguageCode": "Portuguese",
+    "MDStreamID": "E, the electronic market,",
+    "OpenCloseSettlFlag": "0 for opening, closing and settlement prices",
+    "PriceBandType": "0, the oscillation tunnel,",
+    "PriceLimitType": "0, prices,",
+    "PriceType": "2, per unit,",
+}
+"""Meaning of fields that are absent (002 §10)."""
+
 
 def message_table_name(message: str) -> str:
     """Return the table of a message."""
@@ -90,7 +100,8 @@ def _spec(table: LegacyTable) -> TableSpec:
     fields = []
     for name, field, kind in table.columns:
         assert name not in reserved, f"the column {name} of {table.name} is a key column"
-        meaning = f"{field} (tag {tags[field]})."
+        absent = _IF_NULL.get(field)
+        meaning = f"{field} (tag {tags[field]}){'' if absent is None else f'; {absent} if null'}."
         fields.append(column_of(name, widened(kind), meaning))
     schema = pa.schema([*KEY, *fields, DATE_FIELD])
     what = table.name.replace("_", " ")

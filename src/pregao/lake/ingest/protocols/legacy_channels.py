@@ -69,7 +69,7 @@ def _simulated() -> dict[str, int]:
 
 @lru_cache(8)
 def _named(text: str) -> dict[str, int]:
-    found = {}
+    found: dict[str, int] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         flow, _, number = part.rpartition("=")
         digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MAX_CHANNELS))
@@ -78,5 +78,9 @@ def _named(text: str) -> dict[str, int]:
                 f"{VARIABLE} must be ADDRESS:PORT=CHANNEL, such as 233.1.1.1:5001=51, with a "
                 f"channel from 0 to {_MAX_CHANNELS}; was {part!r}."
             )
-        found[flow] = int(number)
+        if found.setdefault(flow, int(number)) != int(number):
+            raise UsageError(
+                f"{VARIABLE} names two channels of {flow}, {found[flow]} and {int(number)}; the "
+                "messages of a flow do not name their channel, so that it can have only one."
+            )
     return found
