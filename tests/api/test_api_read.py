@@ -13,11 +13,13 @@ import pytest
 
 import pregao
 from pregao.api.message import Protocol
+from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
 from pregao.errors import CaptureError, NothingFoundError, UsageError
-from pregao.events import InstrumentChanged, TradeDone
+from pregao.events import GapFound, InstrumentChanged, TradeDone
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.exchange.simulation.simulation import Simulation
+from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
 from pregao.sbe.snake_case import snake_case
 from tests.cli.market import START, Market, order, small_market, trade, wild_market
 from tests.entrypoint.captured_talk import conversation, segments_of, write_capture
@@ -261,3 +263,43 @@ def test_captures_of_the_legacy_feed_are_followed_as_those_of_the_binary_one(tmp
         )
     assert results["legacy"] == results["binary"]
     assert results["legacy"][0]
+
+
+def test_more_lines_of_a_legacy_channel_than_letters_are_followed(tmp_path, monkeypatch):
+    # The lines of channel 51 carry the same trades, the last of them 80 messages later: its feed
+    # must not be taken for one of the others, whose numbers would seem to have restarted.
+    ports, late = range(5001, 5029), 80
+    named = [f"233.1.1.1:{port}=51" for port in ports] + ["233.1.1.1:6001=52"] * 2
+    monkeypatch.setenv(VARIABLE, ",".join(named))
+    sent = []
+    for number in range(1, 101):
+        own = entry("2", 0, 1111, number, size=number, price="10", TradeID=str(number))
+        payload = incremental(number, own)
+        sent += [(number, port, payload) for port in ports[:-1]]
+        sent.append((number + late, ports[-1], payload))
+    other = entry("2", 0, 1111, 1, size=7, price="11", TradeID="1")
+    sent.append((50, 6001, incremental(1, other)))
+    with PcapWriter(tmp_path / "a.pcap") as writer:
+        for at, port, payload in sorted(sent):
+            frame = udp_frame("10.0.0.1", 9, "233.1.1.1", port, payload)
+            writer.write(START + at * 1_000_000, frame)
+    found = list(pregao.follow(tmp_path / "a.pcap", from_the_start=True))
+    trades = [
+        (each.channel, each.event.trade_id, each.event.size)
+        for each in found
+        if isinstance(each.event, TradeDone)
+    ]
+    assert [trade[1:] for trade in trades if trade[0] == 51] == [
+        (number, number) for number in range(1, 101)
+    ]
+    assert [trade for trade in trades if trade[0] == 52] == [(52, 1, 7)]
+    assert not [each for each in found if isinstance(each.event, GapFound)]
+
+
+def test_a_legacy_destination_with_two_channels_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "a.pcap"
+    with PcapWriter(path) as writer:
+        writer.write(START, udp_frame("10.0.0.1", 9, "233.1.1.1", 5001, news(1)))
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51, 233.1.1.1:5001=52")
+    with pytest.raises(UsageError, match=r"two channels of 233\.1\.1\.1:5001, 51 and 52"):
+        next(pregao.follow(path))

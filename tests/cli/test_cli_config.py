@@ -6,7 +6,7 @@ import os
 import pytest
 
 from pregao.cli.config import Configuration, configuration, read_configuration
-from pregao.cli.option_values import moment
+from pregao.cli.option_values import feeds, moment
 from pregao.errors import UsageError
 
 TEN_IN_BRAZIL = 1_779_368_400_000_000_000  # 2026-05-21T13:00:00Z
@@ -178,3 +178,13 @@ def test_the_doctor_reports_the_settings(pregao, elsewhere, monkeypatch):
     assert doctor_finding()[1] == f"{path}; lake other (PREGAO_LAKE); tz America/Sao_Paulo"
     monkeypatch.setitem(os.environ, "PREGAO_TZ", "No/Where")
     assert doctor_finding()[0] == "problem"
+
+
+def test_a_feed_has_one_or_two_letters():
+    assert feeds(["233.1.1.1:5=B", "233.1.1.2:5=AB"]) == [
+        ("233.1.1.1:5", "B"),
+        ("233.1.1.2:5", "AB"),
+    ]
+    for wrong in ("233.1.1.1:5=", "233.1.1.1:5=b", "233.1.1.1:5=ABC", "233.1.1.1=A", "AB"):
+        with pytest.raises(UsageError, match="--feed must be ADDRESS:PORT=A"):
+            feeds([wrong])

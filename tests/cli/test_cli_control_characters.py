@@ -109,7 +109,9 @@ CASES = {
             "phase": 2, "halt": 1, "auction": 1, "resume": 1, "bust": 2, "cancel": 1, "news": 1,
             "band": 1, "protect": 4, "unprotect": 1, "pair": 2, "position": 3, "give-up": 3,
             "take-up": 1, "add": 1, "change": 1, "remove": 1, "reset": 1, "end-day": 0, "day": 1,
-            "disconnect": 1, "failover": 0,
+            "disconnect": 1, "failover": 0, "settlement": 2, "closing": 2, "open-interest": 2,
+            "quantity-band": 1, "reference": 2, "forbid": 1, "delete-side": 2, "reset-book": 1,
+            "reset-stream": 1, "trade": 3, "amend-trade": 2, "delta": 2, "blacklist": 1,
         }.items()
     },
 }  # fmt: skip

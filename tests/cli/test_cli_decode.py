@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+from datetime import date
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pregao.capture import PcapWriter, UdpFramer, udp_frame
+from pregao.sbe.codec import SchemaCodec
+from pregao.schemas.bundle import bundled
 from pregao.umdf.keys import KEY_NAMES
 from tests.cli.market import (
     DEFINITION,
@@ -28,6 +31,7 @@ from tests.cli.market import (
     trade,
     wild_market,
 )
+from tests.schemas.plain_facts import published_file
 
 KEYS = list(KEY_NAMES)
 
@@ -338,6 +342,20 @@ def test_a_symbol_may_be_defined_after_its_messages_and_in_another_file(pregao, 
     assert [row["message"] for row in rows] == ["Order_MBO_50", "SecurityDefinition_12"]
 
 
+def test_a_definition_is_shown_without_an_issue_date_that_is_no_date(pregao, tmp_path):
+    market = Market()
+    for number, day in enumerate((-719163, date(1970, 1, 1), 2932897), 1):
+        market.send(definition(number, f"DEMO{number}", issueDate=day), to=DEFINITION)
+    capture = market.write(tmp_path / "d.pcap")
+    result = pregao("decode", capture, "--format", "jsonl")
+    shown = [(row["fields"]["symbol"], row["fields"]["issueDate"]) for row in jsonl(result.out)]
+    assert (result.code, shown) == (0, [("DEMO1", None), ("DEMO2", "1970-01-01"), ("DEMO3", None)])
+    assert "2 values of SecurityDefinition_12.issue_date do not fit the column" in result.err
+    text = pregao("decode", capture).out.splitlines()
+    assert ["issueDate=1970-01-01" in line for line in text] == [False, True, False]
+    assert ["issueDate=" in line for line in text] == [False, True, False]
+
+
 def test_by_channel(pregao, tmp_path):
     market = Market().send(order(), channel=1).send(order(), channel=2).raw(b"short")
     capture = market.write(tmp_path / "c.pcap")
@@ -531,6 +549,38 @@ def test_a_version_that_is_too_old_needs_a_named_schema(pregao, tmp_path):
     assert (named.code, named.out.split()[4:]) == (0, ["Beat", "next=5"])
     missing = pregao("decode", capture, "--schema", tmp_path / "none.xml")
     assert (missing.code, "none.xml" in missing.err) == (2, True)
+
+
+def settlement(version, day=date(2026, 5, 20)):
+    """A settlement price of a version; the version 18 has the layout of 17."""
+    known = min(version, 17)
+    message = SchemaCodec(bundled("umdf", known)).codec(28).encode(
+        {"securityID": 7, "matchEventIndicator": 0, "tradeDate": date(2026, 5, 21), "mDEntryPx": 1,
+         "mDEntryTimestamp": 1, "openCloseSettlFlag": 0, "priceType": 2, "settlPriceType": 1,
+         "rptSeq": 1, **({"settlDate": day} if known == 17 else {})}
+    )  # fmt: skip
+    return message[:6] + version.to_bytes(2, "little") + message[8:]
+
+
+def test_a_named_schema_replaces_the_bundled_one_of_its_version(pregao, tmp_path):
+    """And every other of its id, up to the end of what the wire's block has."""
+    messages = [settlement(version) for version in (16, 17, 18)]
+    capture = Market().send(*messages).write(tmp_path / "s.pcap")
+    own = tmp_path / "own.xml"
+    own.write_bytes(published_file(17, settlDate="dayOfPrice"))
+
+    def dates(*more):
+        result = pregao("decode", capture, "--format", "jsonl", *more)
+        assert result.code == 0, result.err
+        fields = [row["fields"] for row in jsonl(result.out)]
+        return [(each.get("settlDate"), each.get("dayOfPrice")) for each in fields]
+
+    day = "2026-05-20"
+    assert dates() == [(None, None), (day, None), (day, None)]
+    assert dates("--schema", own) == [(None, None), (None, day), (None, day)]
+    # A file of version 16 reads version 17 up to the end of its own layout.
+    own.write_bytes(published_file(16))
+    assert dates("--schema", own) == [(None, None)] * 3
 
 
 def test_unknown_templates_are_skipped_and_reported(pregao, tmp_path):

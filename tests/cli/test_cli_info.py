@@ -107,7 +107,7 @@ def test_versions_rejects_unknown_and_unsupported(pregao, tmp_path):
     assert [(v["version"], v["read_with"]) for v in found["versions"]] == [
         (3, None),
         (16, 16),
-        (99, 16),
+        (99, 17),
     ]
     assert found["unknown"] == [{"template": 49, "version": 16, "messages": 1}]
     assert found["unsupported"] == [{"address": "10.0.0.9", "port": 53, "packets": 1}]
@@ -118,7 +118,7 @@ def test_versions_rejects_unknown_and_unsupported(pregao, tmp_path):
     for words in (
         "rejected: 2",
         "3 (1 messages, refused)",
-        "99 (1 messages, read with 16)",
+        "99 (1 messages, read with 17)",
         "not market data: 1 packets to 10.0.0.9:53",
         "(unknown)",
     ):

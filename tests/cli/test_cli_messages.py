@@ -278,7 +278,7 @@ class Ended:
         self.code = running.returncode
 
 
-LIMIT = 20_000
+LIMIT = 8_000
 FULL = {
     "ingest": ["ingest", "DAY", "--lake", "NEW", "--engine", "local", "-q"],
     "stream": ["stream", "DAY", "--lake", "NEW", "--once", "--engine", "local", "-q"],

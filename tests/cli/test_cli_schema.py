@@ -36,7 +36,7 @@ def test_every_template_of_every_version_is_shown(pregao, protocol, version):
 def test_fields_with_offset_type_null_and_since(pregao):
     found = schema_info(pregao, "Order_MBO_50")
     fields = {field["name"]: field for field in found["fields"]}
-    assert (found["template"], found["block_length"], found["version"]) == (50, 72, 16)
+    assert (found["template"], found["block_length"], found["version"]) == (50, 72, 17)
     price = fields["mDEntryPx"]
     assert (price["offset"], price["size"], price["null"]) == (12, 8, -(2**63))
     assert (price["column"], price["presence"]) == ("md_entry_px", "optional")

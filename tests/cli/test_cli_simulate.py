@@ -160,7 +160,10 @@ def test_help_has_an_example():
         (["--duration", "soon"], "45s, was 'soon'"),
         (["--duration", "1ms"], "--duration must be from 1s to 24h, was 0.001s"),
         (["--instruments", "0"], "--instruments must be from 1 to 100000, was 0"),
-        (["--schema-version", "12"], "--schema-version must be one of 7, 8, 9, 10, 15, 16, was 12"),
+        (
+            ["--schema-version", "12"],
+            "--schema-version must be one of 7, 8, 9, 10, 15, 16, 17, was 12",
+        ),
         (["--rate", "-5"], "orders per second, was -5"),
         (["--messages", "-5"], "--messages must be at least 1, was -5"),
         (["--messages", "99999999999", "--duration", "1s"], "longer --duration"),

@@ -180,6 +180,56 @@ def test_an_instrument_is_halted_and_resumed(page):
     assert get(server, "api/news").json()[-1]["headline"] == news["headline"]
 
 
+def operate(server, **request):
+    return post(server, "api/exchange/do", request | {"symbol": "PETR4"})
+
+
+def test_operations_of_the_panel_reach_the_exchange(page):
+    server, exchange, _ = page
+    known(server)
+    order(server, "BUY", 700, "20.10", OWN)
+
+    def book():
+        return exchange.call(lambda host: host.engine.book(PETR4))
+
+    def figures():
+        return {type(each).__name__: each for each in book().statistics}
+
+    assert len(book().bids) >= 1
+    for request in (
+        {"command": "reset-book"},
+        {"command": "delete-side", "side": "buy"},
+        {"command": "settlement", "price": "36.5"},
+        {"command": "closing", "price": "36.25"},
+        {"command": "reference", "price": "36"},
+        {"command": "open-interest", "quantity": 12},
+        {"command": "quantity-band", "maximum": 10_000},
+        {"command": "band", "kind": "REJECTION_BAND", "low": "1", "high": "90"},
+        {"command": "trade", "price": "36.5", "quantity": 300},
+    ):
+        assert operate(server, **request).status_code == 200, request
+    assert not book().bids
+    shown = figures()
+    assert (shown["SettlementPrice"].price, shown["ClosingPrice"].price8) == (
+        365_000, 3_625_000_000,
+    )  # fmt: skip
+    assert (shown["OpenInterest"].size, shown["QuantityBand"].max_trade_vol) == (12, 10_000)
+    assert (shown["PriceBand"].low, shown["PriceBand"].high) == (10_000, 900_000)
+    traded = shown["LastTradePrice"]
+    assert (traded.price, traded.size) == (365_000, 300)
+    number = exchange.call(lambda host: host.engine.market.listings[PETR4].trade_id)
+    amend = {"command": "amend-trade", "trade": number, "price": "36.6", "quantity": 0}
+    assert operate(server, **amend).status_code == 200
+    assert figures()["LastTradePrice"].price == 366_000
+    assert operate(server, command="forbid").status_code == 200
+    until(lambda: get(server, "api/book", **OWN).json()["status"] == "FORBIDDEN")
+    assert operate(server, command="resume").status_code == 200
+    until(lambda: get(server, "api/book", **OWN).json()["status"] == "OPEN")
+    wrong = operate(server, command="settlement", price="much")
+    assert wrong.status_code == 400
+    assert "settlement: price must be a price" in wrong.json()["error"]
+
+
 def test_search_definition_and_health(page):
     server, _, market = page
     known(server)
@@ -205,7 +255,7 @@ def test_what_the_page_may_not_do_is_refused(page):
         == 403
     )
     refused = post(server, "api/exchange/do", {"command": "end-day"})
-    assert "do must be one of" in refused.json()["error"]
+    assert "command must be one of" in refused.json()["error"]
     assert (
         "unknown instrument"
         in post(server, "api/exchange/do", {"command": "halt", "symbol": "NO"}).json()["error"]

@@ -14,7 +14,7 @@ from pregao.feed.channel.follower import Follower
 from pregao.sbe.codec import SbeMessage
 from pregao.umdf import templates
 from pregao.umdf.packets import DecodedMessage, DecodedPacket, PacketFrame, PacketHeader
-from pregao.umdf.sequencing import PacketKey
+from pregao.umdf.sequencing import PacketKey, version_distance
 from pregao.umdf.streams import Stream
 
 
@@ -84,8 +84,12 @@ class Book:
             return False
         stream, version = message.stream, message.sequence_version or 0
         key = (version, message.sequence_number, message.index_in_packet or 0)
-        if key <= self._done.get(stream, (-1, 0, 0)):
-            return False
+        done = self._done.get(stream)
+        if done is not None:
+            # Versions go from 65534 back to 1 (000 §6.5.5.1).
+            newer = version_distance(done[0], version)
+            if newer < 0 or (newer == 0 and key <= done):
+                return False
         self._done[stream] = key
         if stream == Stream.SNAPSHOT.value:
             self._snapshot(message, version)

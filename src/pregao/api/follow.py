@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -28,6 +29,7 @@ from pregao.live.items import LiveEvent
 from pregao.live.subscriptions import DEPTH, Subscription
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import walk
+from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import LineNumbers, LineTable
 
@@ -54,6 +56,7 @@ def follow(
     kinds: tuple[type[ChannelEvent], ...] | None = None,
     depth: int = DEPTH,
     from_the_start: bool = False,
+    schema: Path | None = None,
 ) -> Iterator[LiveEvent]:
     """Follow the channels in captures, in time order, and yield the events of `Live`.
 
@@ -69,6 +72,7 @@ def follow(
         kinds: Yield only events of these types.
         depth: Levels in the books that accompany the events.
         from_the_start: The first packets are the first of the day, so that books need no snapshot.
+        schema: SBE schema file that decodes the messages of every version, instead of the bundled.
 
     Returns:
         An iterator over events, each with its channel, symbol and a copy of its book.
@@ -90,7 +94,8 @@ def follow(
             pass
 
         return _follow_legacy(names, wanted, kinds, depth, from_the_start)
-    return _follow_binary(names, wanted, kinds, depth, from_the_start)
+    registry = Registry.from_environment([] if schema is None else [os.fspath(schema)])
+    return _follow_binary(names, wanted, kinds, depth, from_the_start, registry)
 
 
 def _follow_binary(
@@ -99,9 +104,10 @@ def _follow_binary(
     kinds: tuple[type[ChannelEvent], ...] | None,
     depth: int,
     from_the_start: bool,
+    registry: Registry,
 ) -> Iterator[LiveEvent]:
     lines = LineTable()
-    routes = _binary_routes(names, lines, from_the_start)
+    routes = _binary_routes(names, lines, from_the_start, registry)
     channels = list({id(channel): channel for channel in routes.values()}.values())
     subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_MAX_PENDING)
     last = 0
@@ -170,7 +176,7 @@ def _take_events(channels: Iterable[Channel], subscription: Subscription) -> Ite
 
 
 def _binary_routes(
-    names: Sequence[str], lines: LineTable, from_the_start: bool
+    names: Sequence[str], lines: LineTable, from_the_start: bool, registry: Registry
 ) -> dict[tuple[int, int], FastChannel]:
     """Return the channels by line and channel number; the captures are read once before."""
     seen: dict[tuple[int, int], None] = {}
@@ -184,7 +190,7 @@ def _binary_routes(
                 valid = walked.message_count > 0
                 pairs = np.unique((own[valid].astype(np.int64) << 8) | walked.channel[valid])
                 seen.update(dict.fromkeys((pair >> 8, pair & 0xFF) for pair in pairs.tolist()))
-    streams = lines.streams(Registry.bundled())
+    streams = lines.streams(registry)
     feeds: dict[tuple[int, int], tuple[Stream, str]] = {}
     counts: Counter[tuple[int, Stream]] = Counter()
     for line, number in seen:
@@ -194,7 +200,8 @@ def _binary_routes(
             counts[number, stream] += 1
     channels = {
         number: FastChannel(
-            ChannelSettings(number, tuple(_FEED_NAMES[:lanes]), from_the_start=from_the_start)
+            ChannelSettings(number, tuple(_FEED_NAMES[:lanes]), from_the_start=from_the_start),
+            PacketDecoder(registry),
         )
         for (number, stream), lanes in counts.items()
         if stream is Stream.INCREMENTAL
@@ -266,10 +273,20 @@ def _take_legacy_events(
             yield item
 
 
+def _feed_name(number: int) -> str:
+    """Return the name of a line: A to Z, then A2 to Z2, and so on.
+
+    Two lines never share a name: a feed's numbers that go back mean that they restarted.
+    """
+    turn, letter = divmod(number, len(_FEED_NAMES))
+    return _FEED_NAMES[letter] + (str(turn + 1) if turn else "")
+
+
 def _legacy_routes(names: Sequence[str], from_the_start: bool) -> dict[str, _LegacyRoute]:
     """Return the channels by destination; the captures are read once before."""
     # Imported here: the binary feed is followed without the lake and Arrow.
     from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
+    from pregao.lake.ingest.protocols.legacy_channels import channel_of
     from pregao.lake.ingest.registry import PROTOCOLS
 
     legacy = PROTOCOLS["legacy"]
@@ -286,13 +303,13 @@ def _legacy_routes(names: Sequence[str], from_the_start: bool) -> dict[str, _Leg
         stream = _LEGACY_STREAMS.get(legacy.stream_of(sighting.kinds))
         if stream is None or not sighting.channels:
             continue
-        (number,) = sighting.channels
-        found[flow] = number, stream, ascii_uppercase[counts[number, stream]]
+        number = channel_of(flow)
+        found[flow] = number, stream, _feed_name(counts[number, stream])
         counts[number, stream] += 1
     channels = {
         number: LegacyFeedChannel(
             ChannelSettings(
-                number, tuple(ascii_uppercase[:feeds]), from_the_start=from_the_start,
+                number, tuple(map(_feed_name, range(feeds))), from_the_start=from_the_start,
                 legacy=LegacyFeed(),
             )
         )

@@ -54,6 +54,8 @@ class LakeBook:
     """Sending time of the channel's last packet, if that is before the requested time."""
     current: bool
     """Whether the books were built after everything of the day was ingested."""
+    reason: str | None = None
+    """The missing packets, and when they were sent, of an unconfirmed book; None otherwise."""
 
     @property
     def trusted(self) -> bool:
@@ -352,9 +354,9 @@ class Lake:
 
     def _build(self, spark: Any) -> list[dict[str, Any]]:
         from pregao.lake.books.build import books_on_spark, build_books, run_books_locally
-        from pregao.lake.books.catalog import FileCatalogue
+        from pregao.lake.books.catalog import FileCatalog
 
-        if not FileCatalogue(self._lake).dates():
+        if not FileCatalog(self._lake).dates():
             return []  # neither orders nor snapshots
         run = run_books_locally if spark is None else books_on_spark(spark)
         return [built.json() for built in build_books(self._lake.location, run=run)]
@@ -391,4 +393,5 @@ def _lake_book(moment: HistoricalBook) -> LakeBook:
         moment.sending_time_ns,
         moment.data_ends_ns,
         moment.current,
+        moment.reason,
     )

@@ -118,6 +118,7 @@ def as_data(moment: HistoricalBook, depth: int, with_orders: bool) -> dict[str, 
         "symbol": moment.instrument.symbol,
         "at_ns": moment.at_ns,
         "state": moment.book.state.name.lower(),
+        "reason": moment.reason,
         "sequence_version": moment.sequence_version,
         "sequence_number": moment.sequence_number,
         "index_in_packet": moment.index_in_packet,
@@ -166,6 +167,8 @@ def show(moment: HistoricalBook, depth: int, with_orders: bool) -> None:
         f"{name} ({instrument.security_id}), channel {instrument.channel}, {instrument.date}, "
         f"{when}: {moment.book.state.name.lower()}",
     )
+    if moment.reason is not None:
+        print_line(out, f"{moment.reason}, and nothing has confirmed the book since")
     if moment.sending_time_ns is not None:
         print_line(
             out,

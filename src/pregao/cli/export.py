@@ -175,7 +175,7 @@ def write_third_party(
     """Write one or more instrument days in a third-party format."""
     from pregao.cli.output_files import NewFiles
     from pregao.lake.books.book_at import find_instrument
-    from pregao.lake.books.catalog import FileCatalogue
+    from pregao.lake.books.catalog import FileCatalog
     from pregao.lake.exports.formats import ExportFormat, check_output, files_of
     from pregao.lake.storage.lake_store import LakeStore
 
@@ -190,7 +190,7 @@ def write_third_party(
         )
     store = LakeStore(lake)
     store.require()
-    catalogue = FileCatalogue(store)
+    catalogue = FileCatalog(store)
     channel = selection.channels[0] if selection.channels else None
     instruments = [
         find_instrument(catalogue, name, day, channel)

@@ -323,12 +323,12 @@ def _messages(
 
 def _books(session: IngestSession, lake: str, quiet: bool) -> list[dict[str, Any]]:
     from pregao.cli import books as order_books
-    from pregao.lake.books.catalog import FileCatalogue
+    from pregao.lake.books.catalog import FileCatalog
     from pregao.lake.storage.lake_store import LakeStore
 
     store = LakeStore(lake)
     store.require()
-    if not FileCatalogue(store).dates():
+    if not FileCatalog(store).dates():
         _print_line("no orders and no snapshots: no books to build", quiet)
         return []
     engine = EngineName.LOCAL if session.starting is None else EngineName.SPARK
@@ -362,7 +362,7 @@ def show(report: IngestReport, lake: str) -> None:
         rows.append((f"messages {label}", f"{data['messages'][key]:,}"))
     withheld = data["messages"].get("nulled_values", {})
     if withheld:
-        rows.append(("values replaced by null (too large)", f"{sum(withheld.values()):,}"))
+        rows.append(("values replaced by null (out of range)", f"{sum(withheld.values()):,}"))
     open_gaps = sum(1 for gap in report.gaps if gap["closed_by"] is None)
     rows.append(("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})"))
     if report.damaged:

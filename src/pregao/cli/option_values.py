@@ -119,7 +119,7 @@ def feeds(values: Iterable[str] | None) -> list[tuple[str, str]]:
     found = []
     for value in values or ():
         destination, equals, name = value.partition("=")
-        if not equals or ":" not in destination or not re.fullmatch(r"[A-Z]", name):
+        if not equals or ":" not in destination or not re.fullmatch(r"[A-Z]{1,2}", name):
             raise UsageError(f"--feed must be ADDRESS:PORT=A (or B, C, …), was {value!r}.")
         found.append((destination, name))
     return found

@@ -32,8 +32,7 @@ _MAX_LEVELS = 10
 _TICKS = (
     LEVELS_OF_TICKS
     + """
-WHERE state IN ('valid', 'empty')
-  AND (upper(symbol) = $symbol OR security_id = CAST($security_id AS BIGINT))
+WHERE (upper(symbol) = $symbol OR security_id = CAST($security_id AS BIGINT))
   AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
   AND (CAST($since_ns AS BIGINT) IS NULL OR sending_time_ns >= CAST($since_ns AS BIGINT))
   AND (CAST($until_ns AS BIGINT) IS NULL OR sending_time_ns < CAST($until_ns AS BIGINT))
@@ -67,6 +66,8 @@ def heatmap(
 ) -> Chart:
     """Plot the levels of the table ``ticks`` over time, with the trades.
 
+    Times at which the book is stale, unconfirmed or building are blank.
+
     Args:
         lake: Lake with the tables ``ticks`` and ``trades``, or its path.
         symbol: Symbol or security id.
@@ -85,6 +86,7 @@ def heatmap(
     span = span_of(symbol, day, since, until, tz)
     rows = answer(lake, "ticks", _TICKS, span.values, f"no ticks of {symbol} in this time range")
     time = rows["sending_time_ns"]
+    _leave_out_doubtful(rows)
     # Integers: a float of nanoseconds since 1970 is off by some hundreds.
     length = max(int(time[-1] - time[0]), _COLUMNS)
     edges = time[0] + length * np.arange(_COLUMNS + 1) // _COLUMNS
@@ -120,6 +122,14 @@ def heatmap(
     legend(axes)
     time_axis(axes, tz)
     return figure
+
+
+def _leave_out_doubtful(rows: dict[str, npt.NDArray[Any]]) -> None:
+    """Remove the prices of books that may differ from the exchange's: their time stays blank."""
+    doubtful = ~np.isin(rows["state"], ("valid", "empty"))
+    for name in rows:
+        if "_price_" in name:
+            rows[name] = np.where(doubtful, np.nan, rows[name].astype(float))
 
 
 def _there(rows: dict[str, npt.NDArray[Any]], side: str) -> npt.NDArray[np.bool_]:

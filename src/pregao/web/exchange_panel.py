@@ -23,6 +23,7 @@ _SEGMENT = 80
 _TRADER = "PAGE"
 _SIDES = ("BUY", "SELL")
 _AUCTION_NS = 2 * MINUTE
+_MAX_QUANTITY = 10**12
 
 
 class ExchangePanel:
@@ -85,7 +86,7 @@ class ExchangePanel:
         name = given.text("command")
         make = _COMMANDS.get(name)
         if make is None:
-            raise UsageError(f"do must be one of {', '.join(_COMMANDS)}; was {name!r}.")
+            raise UsageError(f"command must be one of {', '.join(_COMMANDS)}; was {name!r}.")
         return self._send({"command": name, **make(given)})
 
     def _send(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class ExchangePanel:
         if side not in _SIDES:
             raise UsageError(f"side must be {' or '.join(_SIDES)}, was {side[:60]!r}.")
         security = given.whole("id", minimum=1)
-        quantity = given.whole("quantity", minimum=1, maximum=10**12)
+        quantity = given.whole("quantity", minimum=1, maximum=_MAX_QUANTITY)
         price = _price(given.text("price", ""))
         with self._lock:
             self._last_id += 1
@@ -156,11 +157,46 @@ def _of_symbol(given: Parameters) -> dict[str, Any]:
     return {"symbol": given.text("symbol")}
 
 
+def _with(*names: str) -> Callable[[Parameters], dict[str, Any]]:
+    """Return a reader of a request with fields that the exchange checks; empty ones are omitted."""
+
+    def read(given: Parameters) -> dict[str, Any]:
+        fields = {name: given.text(name, "").strip() for name in names}
+        return _of_symbol(given) | {name: value for name, value in fields.items() if value}
+
+    return read
+
+
+def _quantity(given: Parameters) -> dict[str, Any]:
+    return {"quantity": given.whole("quantity", minimum=0, maximum=_MAX_QUANTITY)}
+
+
+def _changed_quantity(given: Parameters) -> dict[str, Any]:
+    return _quantity(given) if given.whole("quantity", 0, maximum=_MAX_QUANTITY) else {}
+
+
+def _trade(given: Parameters) -> dict[str, Any]:
+    return {"trade": given.whole("trade", minimum=1)}
+
+
 _COMMANDS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "phase": lambda given: {"group": given.text("group", "all"), "phase": given.text("phase")},
     "halt": _of_symbol,
+    "forbid": _of_symbol,
     "resume": _of_symbol,
     "auction": lambda given: _of_symbol(given) | {"until_ns": system_clock() + _AUCTION_NS},
-    "bust": lambda given: _of_symbol(given) | {"trade": given.whole("trade", minimum=1)},
+    "bust": lambda given: _of_symbol(given) | _trade(given),
+    "trade": lambda given: _with("price")(given) | _quantity(given),
+    "amend-trade": lambda given: _with("price")(given) | _trade(given) | _changed_quantity(given),
+    "delete-side": _with("side"),
+    "reset-book": _of_symbol,
+    "settlement": _with("price"),
+    "closing": _with("price"),
+    "reference": _with("price"),
+    "open-interest": lambda given: _of_symbol(given) | _quantity(given),
+    "band": _with("kind", "limits", "midpoint", "low", "high"),
+    "quantity-band": lambda given: (
+        _of_symbol(given) | {"maximum": given.whole("maximum", minimum=0, maximum=_MAX_QUANTITY)}
+    ),
     "news": lambda given: {"headline": given.text("headline")},
 }

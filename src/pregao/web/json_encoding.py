@@ -60,6 +60,7 @@ def moment_data(moment: HistoricalBook, *, whole: bool = True) -> dict[str, Any]
         "number": moment.sequence_number,
         "count": moment.rpt_seq,
         "state": book.state.name.lower(),
+        "reason": moment.reason,
         "last": moment.last_price,
         "volume": moment.trade_volume,
         "low": moment.low_limit_price,

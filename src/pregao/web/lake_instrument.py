@@ -18,7 +18,7 @@ from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.lake.analytics.bars import is_interval, known_intervals
 from pregao.lake.books.book_at import open_books
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS, bound_rows
 from pregao.lake.storage.lake_store import LakeStore
@@ -115,9 +115,9 @@ class LakeInstrument:
     """Data of an instrument's day; frequently used data is read once."""
 
     def __init__(
-        self, lake: LakeStore, catalogue: FileCatalogue, day: date, channel: int, security_id: int
+        self, lake: LakeStore, catalog: FileCatalog, day: date, channel: int, security_id: int
     ) -> None:
-        self.books = open_books(catalogue, str(security_id), day, channel)
+        self.books = open_books(catalog, str(security_id), day, channel)
         self.base = midnight_ns(day)
         self._lake = lake
         self._tables = frozenset(lake.table_names())

@@ -11,7 +11,7 @@ from typing import Any
 from pregao._version import __version__
 from pregao.errors import UsageError
 from pregao.lake.analytics.latency import MEASURES
-from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.sql.bound_queries import bound_rows
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.name_matching import folded, nearness
@@ -94,6 +94,7 @@ _NEWS_FIELDS = {
     "securityID": "security_id", "newsSource": "news_source", "languageCode": "language_code",
     "partCount": "part_count", "partNumber": "part_number", "newsID": "news_id",
     "origTime": "orig_time_ns", "headline": "headline", "text": "text", "uRLLink": "url_link",
+    "totalTextLength": "total_text_length",
 }  # fmt: skip
 
 
@@ -109,13 +110,13 @@ class LakeMarket:
         self._lock = threading.Lock()
         self._instruments: OrderedDict[tuple[date, int, int], LakeInstrument] = OrderedDict()
         self._published: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-        self._catalogue = FileCatalogue(self._store)
+        self._catalog = FileCatalog(self._store)
 
     def refresh(self) -> None:
         """Clear the caches, so that new data is read."""
-        catalogue = FileCatalogue(self._store)
+        catalog = FileCatalog(self._store)
         with self._lock:
-            self._catalogue = catalogue
+            self._catalog = catalog
             self._instruments.clear()
             self._published.clear()
 
@@ -141,7 +142,7 @@ class LakeMarket:
     def about(self) -> dict[str, Any]:
         """Return the name of the lake, its days and the version."""
         self.refresh()
-        days = sorted(self._catalogue.dates(), reverse=True)
+        days = sorted(self._catalog.dates(), reverse=True)
         return {
             "mode": self.mode,
             "name": str(self._store.location),
@@ -208,11 +209,11 @@ class LakeMarket:
         key = (day, channel, security_id)
         with self._lock:
             cached = self._instruments.get(key)
-            catalogue = self._catalogue
+            catalog = self._catalog
             if cached is not None:
                 self._instruments.move_to_end(key)
                 return cached
-        opened = LakeInstrument(self._store, catalogue, day, channel, security_id)
+        opened = LakeInstrument(self._store, catalog, day, channel, security_id)
         with self._lock:
             kept = self._instruments.setdefault(key, opened)
             while len(self._instruments) > _MAX_CACHED_INSTRUMENTS:

@@ -190,7 +190,7 @@ def print_summary(account: DecodeAccount, seconds: float) -> None:
             f"{count:,} messages of unknown template {template_id} (version {version}) were skipped"
         )
     for name, count in sorted(account.withheld.items()):
-        print_line(f"{count:,} values of {name} exceed the column type and were replaced by null")
+        print_line(f"{count:,} values of {name} do not fit the column and were replaced by null")
     statistics = account.reading.statistics
     if statistics.cut:
         print_line(f"{statistics.cut:,} packets were truncated by the snap length and not decoded")

@@ -64,7 +64,7 @@ class DecodeAccount:
     unknown: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Messages of unknown templates, by template ID and version."""
     withheld: Counter[str] = field(default_factory=Counter)
-    """Values that exceed their column type and were replaced by null, by template and column."""
+    """Values that do not fit their column and were replaced by null, by template and column."""
     packets: int = 0
     """UDP packets."""
     sessions: bool = False

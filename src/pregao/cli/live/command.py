@@ -91,6 +91,7 @@ def live(
         int | None,
         typer.Option(min=1, max=255, help="Number of worker processes (requires --json)."),
     ] = None,
+    schema: options.Schemas = None,
     duration: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Stop after this time, e.g. 10m.")
     ] = None,
@@ -133,6 +134,7 @@ def live(
             demo_market.prepare(pace)
         if realtime:
             followed = replace(followed, realtime=True)
+        followed = replace(followed, schema_files=tuple(schema or ()))
         recorder = _recorder(record, lake, spool, roll_size, roll_time)
         groups = followed.groups(processes)
         handler: FeedHandler | FeedProcesses

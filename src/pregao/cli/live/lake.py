@@ -45,7 +45,9 @@ class LakeFollower:
         )
         self._lake = lake
         self._process = context.Process(
-            target=follow, args=(str(spool), lake, streams, feeds, self._stop), name="pregao-lake"
+            target=follow,
+            args=(str(spool), lake, streams, feeds, config.schema_files, self._stop),
+            name="pregao-lake",
         )
 
     def __enter__(self) -> LakeFollower:
@@ -78,6 +80,7 @@ def follow(
     lake: str,
     streams: tuple[tuple[str, str], ...],
     feeds: tuple[tuple[str, str], ...],
+    schema_files: tuple[str, ...],
     stop: Event,
 ) -> None:
     """Ingest captures until `stop` is set or the recording process ends."""
@@ -91,7 +94,8 @@ def follow(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     files = RollingFiles(spool, 2 * SECOND)
-    ingest = StreamIngest(files, lake, IngestOptions(streams=streams, feeds=feeds))
+    options = IngestOptions(streams=streams, feeds=feeds, schema_files=schema_files)
+    ingest = StreamIngest(files, lake, options)
     pace = StreamPace(interval_ns=2 * SECOND)
     alive: Callable[[], bool] = lambda: parent is None or parent.is_alive()  # noqa: E731
     try:

@@ -60,6 +60,7 @@ _CHANNEL_STYLES = {
     ChannelState.LIVE: "green",
     ChannelState.DOWN: "bold red",
     ChannelState.HEALING: "yellow",
+    ChannelState.SILENT: "bold red",
     ChannelState.WAITING: "yellow",
     ChannelState.SYNCHRONIZING: "cyan",
     ChannelState.STARTING: "dim",

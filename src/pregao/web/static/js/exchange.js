@@ -5,6 +5,15 @@ import { element, find, table } from "./dom.js";
 import * as format from "./format.js";
 
 const PHASES = ["PRE_OPEN", "OPEN", "PAUSE", "PRE_CLOSE", "CLOSE", "FINAL_CLOSING_CALL"];
+const BANDS = ["REJECTION_BAND", "AUCTION_LIMITS", "HARD_LIMIT", "STATIC_LIMITS"];
+// Figures that can be published: the command and the field of its value.
+const FIGURES = {
+  SETTLEMENT_PRICE: ["settlement", "price"],
+  CLOSING_PRICE: ["closing", "price"],
+  REFERENCE_PRICE: ["reference", "price"],
+  OPEN_INTEREST: ["open-interest", "quantity"],
+  MAXIMUM_QUANTITY: ["quantity-band", "maximum"],
+};
 
 export class ExchangeView {
   constructor(page, problem) {
@@ -57,6 +66,23 @@ export class ExchangeView {
     for (const name of PHASES) phase.append(element("option", { value: name, text: format.words(name) }));
     phase.value = "OPEN";
     const trade = element("input", { type: "number", min: 1, class: "num", placeholder: "last trade" });
+    const number = () => Number(trade.value) || this.page.trades.at(-1)?.[5] || 0;
+    const price = element("input", { class: "num" });
+    const quantity = element("input", { class: "num" });
+    const choice = (title, names) => {
+      const made = element("select", { "aria-label": title });
+      for (const name of names) made.append(element("option", { value: name, text: format.words(name) }));
+      return made;
+    };
+    const figure = choice("Figure", Object.keys(FIGURES));
+    const value = element("input", { class: "num" });
+    const publish = () => {
+      const [command, field] = FIGURES[figure.value];
+      return { command, symbol: symbol(), [field]: field === "price" ? value.value : Number(value.value) };
+    };
+    const band = choice("Band", BANDS);
+    const low = element("input", { class: "num" });
+    const high = element("input", { class: "num" });
     const headline = element("input", { placeholder: "Headline" });
     const act = (title, work) => element("button", { type: "button", text: title, onclick: work });
     const symbol = () => this.page.about?.symbol;
@@ -66,9 +92,26 @@ export class ExchangeView {
       element("div", { class: "row" },
         act("Halt", () => this.act({ command: "halt", symbol: symbol() })),
         act("Auction (2 min)", () => this.act({ command: "auction", symbol: symbol() })),
+        act("Forbid", () => this.act({ command: "forbid", symbol: symbol() })),
         act("Resume", () => this.act({ command: "resume", symbol: symbol() }))),
+      element("div", { class: "row" },
+        act("Delete bids", () => this.act({ command: "delete-side", symbol: symbol(), side: "BUY" })),
+        act("Delete offers", () => this.act({ command: "delete-side", symbol: symbol(), side: "SELL" })),
+        act("Reset book", () => this.act({ command: "reset-book", symbol: symbol() }))),
       element("label", { text: "trade" }, trade),
-      element("div", { class: "row" }, act("Bust", () => this.act({ command: "bust", symbol: symbol(), trade: Number(trade.value) || this.page.trades.at(-1)?.[5] || 0 }))),
+      element("label", { text: "price" }, price),
+      element("label", { text: "quantity" }, quantity),
+      element("div", { class: "row" },
+        act("Bust", () => this.act({ command: "bust", symbol: symbol(), trade: number() })),
+        act("Amend", () => this.act({ command: "amend-trade", symbol: symbol(), trade: number(), price: price.value, quantity: Number(quantity.value) })),
+        act("Enter", () => this.act({ command: "trade", symbol: symbol(), price: price.value, quantity: Number(quantity.value) }))),
+      element("label", { text: "figure" }, figure),
+      element("label", { text: "value" }, value),
+      element("div", { class: "row" }, act("Publish figure", () => this.act(publish()))),
+      element("label", { text: "band" }, band),
+      element("label", { text: "low" }, low),
+      element("label", { text: "high" }, high),
+      element("div", { class: "row" }, act("Set band", () => this.act({ command: "band", symbol: symbol(), kind: band.value, low: low.value, high: high.value }))),
       element("label", { text: "news" }, headline),
       element("div", { class: "row" }, act("Publish", () => this.act({ command: "news", headline: headline.value }))));
   }
@@ -86,7 +129,7 @@ export class ExchangeView {
     }
     try {
       await send("/api/exchange/do", request);
-      this.tell(`${request.do} ${request.symbol ?? request.phase ?? request.headline ?? ""}: done`);
+      this.tell(`${request.command} ${request.symbol ?? request.phase ?? request.headline ?? ""}: done`);
     } catch (error) {
       this.tell(error.message, "down");
     }

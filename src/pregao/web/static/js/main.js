@@ -317,7 +317,7 @@ function quote() {
     book.ends !== null && book.ends !== undefined ? `data ends ${format.clock(book.ends, page.offset, 0)}` : "",
     book.current === false ? "books are outdated: more data was ingested" : "",
   ].filter(Boolean).join(" · "));
-  warn("#ladder", WARNINGS[book.state]);
+  warn("#ladder", book.reason ? `Unconfirmed: ${book.reason}.` : WARNINGS[book.state]);
   if (!replay.playing && page.mode === "lake") {
     const best = [bids, asks].map((side) => (side.levels.length ? `${format.count(side.levels[0][1])} at ${format.price(side.levels[0][0], page.digits)}` : "nothing"));
     find("#ladder").setAttribute("aria-label", `Price ladder: best bid ${best[0]}, best ask ${best[1]}`);
