@@ -1,0 +1,74 @@
+"""Interface of the runners: a stage describes its tasks as a job, and any runner executes it.
+
+A runner knows no stage. A job's functions are of a module, because runners send them to other
+processes by name; its tasks and results are pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+Advanced = Callable[[int, int], None]
+"""Called with the progress of a job: the totals so far of both amounts."""
+
+
+def _nothing() -> None:
+    """Release nothing."""
+
+
+def ignore_progress(size: int, messages: int) -> None:
+    """Ignore the progress of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[Task, Result]):
+    """Tasks of one kind: the function that runs one of them, and what a runner has to know."""
+
+    name: str
+    """Name in error messages. Consecutive jobs of one name share the memory of a worker."""
+    work: Callable[[Task], Result]
+    """Runs a task. It may be called again for the same task, if a worker process dies."""
+    messages: Callable[[Task], int]
+    """Estimates the messages that a task reads: small jobs are not worth starting processes."""
+    amounts: Callable[[Task, Result], tuple[int, int]]
+    """Returns what a finished task adds to the progress: its size, and its messages."""
+    release: Callable[[], None] = _nothing
+    """Releases what the tasks of this job keep in a worker, before a job of another name."""
+
+
+class Runner(Protocol):
+    """Runs the tasks of jobs; closes its workers at the end of a ``with`` block."""
+
+    @property
+    def parallelism(self) -> int:
+        """Number of tasks that run at the same time."""
+
+    def run(
+        self,
+        job: Job[Task, Result],
+        tasks: Sequence[Task],
+        advanced: Advanced = ignore_progress,
+    ) -> list[Result]:
+        """Run the tasks and return their results, in the order of the tasks.
+
+        Raises:
+            PregaoError: A task failed, or its worker process died at every attempt.
+        """
+
+    def close(self) -> None:
+        """Close the workers; a later job starts them again."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
