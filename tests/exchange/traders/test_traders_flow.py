@@ -180,6 +180,18 @@ def test_the_bots_forget_orders_that_ended(shares):
         assert len(instrument.live) < 200 + 4 * instrument.resting()
 
 
+def test_waiting_orders_are_withdrawn_when_they_are_many():
+    profile = load_profile("equities")
+    waiting = {"stop": 40.0, "provide": 20.0, "pegged": 20.0, "at_the_close": 0.0}
+    run = Run(SHARES[:2], replace(profile, open=profile.open | waiting), 3, 3000)
+    run.phase(TradingStatus.OPEN)
+    for _ in range(10):
+        run.trade(300)
+        for listing in run.engine.market.listings.values():
+            assert len(listing.waiting) <= 12
+    assert not run.rejects
+
+
 def test_a_burst_goes_mostly_to_one_instrument():
     run = Run(SHARES, load_profile("equities"), 2, 3000)
     run.phase(TradingStatus.OPEN)

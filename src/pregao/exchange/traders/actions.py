@@ -594,7 +594,7 @@ def _oldest_waiting(floor: TradingContext, instrument: CrowdInstrument) -> Cance
     while len(waiting) >= _MAX_WAITING:
         cl_ord_id = waiting.pop(0)
         session = floor.sessions.session_of(cl_ord_id)
-        order = floor.by_client.get((session, instrument.security_id, cl_ord_id))
+        order = floor.by_client.get((session, instrument.listing.segment, cl_ord_id))
         if order is not None:
             return withdrawal(floor, instrument, order)
     return None
