@@ -36,6 +36,8 @@ class ClientOrder:
     quantity: int
     price: Decimal | None = None
     time_in_force: str = "DAY"
+    max_floor: int | None = None
+    """Disclosed quantity, or None if all of it is shown."""
     status: str = PENDING
     order_id: int | None = None
     secondary_order_id: int | None = None
@@ -208,7 +210,7 @@ class OrderTracker:
     def _terms(self, order: ClientOrder, values: Mapping[str, Any]) -> None:
         self._identify(order, values)
         order.quantity, order.price = values["orderQty"], values["price"]
-        order.time_in_force = values["timeInForce"]
+        order.time_in_force, order.max_floor = values["timeInForce"], values["maxFloor"]
 
     def _identify(self, order: ClientOrder, values: Mapping[str, Any]) -> None:
         order.order_id = values["orderID"]

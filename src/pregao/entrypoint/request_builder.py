@@ -100,6 +100,8 @@ class RequestBuilder:
     ) -> NamedRequest:
         """Build a request that changes the quantity and price of an order.
 
+        A disclosed quantity is repeated, since a change without ``maxFloor`` removes it (§7.4).
+
         Args:
             client_id: The client's number of this request.
             order: The order to modify.
@@ -113,7 +115,11 @@ class RequestBuilder:
             "orderID": order.order_id,
             "origClOrdID": order.cl_ord_id,
         }
-        return self._either("SimpleModifyOrder", "OrderCancelReplaceRequest", values | more)
+        full = "OrderCancelReplaceRequest"
+        name, request = self._either("SimpleModifyOrder", full, values | more)
+        if name == full and order.max_floor:
+            request.setdefault("maxFloor", min(order.max_floor, quantity))
+        return name, request
 
     def cancel(self, client_id: int, order: ClientOrder, **more: Any) -> NamedRequest:
         """Build a request that cancels an order.

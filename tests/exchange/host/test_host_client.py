@@ -4,6 +4,8 @@ import asyncio
 import random
 from decimal import Decimal
 
+import pytest
+
 from pregao.entrypoint import (
     Client,
     ClientSettings,
@@ -85,6 +87,31 @@ def working_orders(host):
     return {order.order_id: (order.cl_ord_id, order.leaves) for order in there}
 
 
+@pytest.mark.parametrize("validity", ["DAY", "GOOD_TILL_CANCEL"])
+def test_003_7_4_a_change_of_quantity_and_price_keeps_the_disclosed_quantity(validity):
+    """The simple message leaves it alone; the full one, without it, would remove it."""
+    requests = RequestBuilder(6)
+
+    async def work(exchange):
+        async with held(exchange, version=6) as client:
+            entered = requests.new(
+                1, "BUY", PETR4, 1000, Decimal(30), timeInForce=validity, maxFloor=200
+            )
+            await client.request(*entered)
+            order = client.orders.get(1)
+            found = []
+            changes = ({}, {"maxFloor": 300}, {"deskID": "D"}, {"maxFloor": None})
+            for number, more in enumerate(changes, 2):
+                request = requests.modify(number, order, 900, Decimal(29 + number), **more)
+                await client.request(*request)
+                found.append(order.max_floor)
+            return found
+
+    with Exchange() as exchange:
+        found = asyncio.run(asyncio.wait_for(work(exchange), PATIENCE_S))
+    assert found == [200, 300, 300, None]
+
+
 def test_captures_of_the_exchange_join_in_the_lake(tmp_path):
     """Orders and events of the public feed have the requests that caused them, with times."""
     requests = RequestBuilder(6)
@@ -105,7 +132,7 @@ def test_captures_of_the_exchange_join_in_the_lake(tmp_path):
     lake = LakeStore(str(tmp_path / "lake"))
     ingest([str(folder)], lake.location)
     assert check_lake(lake).faults == []
-    analyse(None, lake, tables=["orders", "latency"])
+    analyse(lake, tables=["orders", "latency"])
     orders = [row for row in rows(lake.location.path, "orders") if row["session_id"] is not None]
     assert {row["cl_ord_id"] for row in orders} >= set(range(1, 31))
     for row in orders:
