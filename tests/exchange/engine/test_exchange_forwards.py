@@ -163,17 +163,21 @@ def test_003_15_3_6_3_a_delisted_forward_cancels_its_declarations():
     assert forward_reports(floor) == [(1, A, QuoteStatus.ACCEPTED), (2, B, QuoteStatus.ACCEPTED)]
 
 
-@pytest.mark.parametrize("with_cash", [True, False])
-def test_003_15_3_6_3_a_declaration_with_cash_ends_with_its_cash_instrument(with_cash):
+@pytest.mark.parametrize(
+    ("terms", "ends"), [({"with_cash": True}, True), ({"cash_trade_id": 10}, True), ({}, False)]
+)
+def test_003_15_3_6_3_a_declaration_with_cash_ends_with_its_cash_instrument(terms, ends):
     floor = market()
-    quote = declare(floor, with_cash=with_cash)
+    floor.order(SELL, 500, 12, security_id=ACME4)
+    floor.order(BUY, 500, 12, security_id=ACME4, session=2)
+    quote = declare(floor, **terms)
     floor.do(RemoveInstrument(ACME4))
     ended = [(1, A, QuoteStatus.CANCELED), (0, B, QuoteStatus.CANCELED)]
-    assert forward_reports(floor) == (ended if with_cash else [])
+    assert forward_reports(floor) == (ended if ends else [])
     floor.do(AcceptForward(2, B, quote))
     accepted = [(1, A, QuoteStatus.ACCEPTED), (2, B, QuoteStatus.ACCEPTED)]
     unknown = [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
-    assert forward_reports(floor) == (unknown if with_cash else accepted)
+    assert forward_reports(floor) == (unknown if ends else accepted)
 
 
 def test_003_15_3_only_the_respondent_accepts_and_never_by_direct_access():

@@ -81,6 +81,48 @@ def test_the_oldest_trades_first_and_a_limit_holds():
     assert sizes(floor) == [10]
 
 
+@pytest.mark.parametrize(
+    ("change", "keeps"),
+    [
+        ({"quantity": 11}, False),
+        ({"quantity": 10, "price": 10.02}, False),
+        ({"quantity": 9}, True),
+        ({"quantity": 10, "account": 7}, True),
+        ({"quantity": 10, "routing_instruction": REMOVAL}, True),
+    ],
+)
+def test_003_7_5_impact_of_changes_on_the_priority_of_a_pegged_order(change, keeps):
+    floor = market()
+    first, second = peg(floor, SELL, 10, 10.01), peg(floor, SELL, 10)
+    first = floor.modify(first, **change)
+    (report,) = floor.reports(OrderModified)
+    assert report.working
+    peg(floor, BUY, 1, session=2)
+    (fill,) = (fill for fill in floor.reports(OrderFilled) if not fill.aggressor)
+    assert fill.cl_ord_id == (first if keeps else second)
+    floor.cancel(first)
+    (gone,) = floor.reports(OrderCancelled)
+    assert gone.working
+
+
+def test_003_7_1_17_a_minimum_that_a_change_adds_to_a_pegged_order_must_be_met():
+    floor = market()
+    peg(floor, SELL, 10)
+    order = peg(floor, BUY, 20, 10.01, session=2)
+    floor.modify(order, 20, 10.04, session=2, min_qty=11)
+    assert not sizes(floor)
+    (gone,) = floor.reports(OrderCancelled)
+    assert gone.reason == ExecRestatementReason.CANCEL_MINIMUM_QTY_BLOCK
+    # One that it already has need not be met again.
+    peg(floor, SELL, 10)
+    order = peg(floor, BUY, 40, session=2, min_qty=15)
+    assert sizes(floor) == [10, 10]
+    order = floor.modify(order, 50, session=2)
+    assert [type(report) for report in floor.reports()] == [OrderModified]
+    peg(floor, SELL, 5)
+    assert sizes(floor) == [5]
+
+
 def test_for_the_broker_only_and_no_longer():
     floor = market()
     order = peg(floor, SELL, 10, firm=1, routing_instruction=BROKER_ONLY)

@@ -240,6 +240,26 @@ def test_providers_trade_the_oldest_first_and_can_be_changed_and_cancelled():
     assert left(floor, A, BUY) == left(floor, B, BUY) == 0
 
 
+@pytest.mark.parametrize(("quantity", "keeps"), [(31, False), (30, True), (29, True)])
+def test_003_7_5_impact_of_changes_on_the_priority_of_a_provider(quantity, keeps):
+    floor = scenario((D, 20, 75_000))
+    first, second = (floor.order(SELL, 30, ord_type=RLP, firm=H) for _ in range(2))
+    first = floor.modify(first, quantity)
+    retail(floor, 1, firm=H)
+    (fill,) = (fill for fill in floor.reports(OrderFilled) if not fill.aggressor)
+    assert fill.cl_ord_id == (first if keeps else second)
+    floor.cancel(first)
+    assert floor.reports(OrderCancelled)[0].working
+
+
+def test_003_7_1_6_rule_9_a_change_cannot_bring_a_minimum_along():
+    floor = Floor()
+    floor.order(SELL, 5, 10, session=2)
+    order = floor.order(BUY, 10, 10, min_qty=5)
+    floor.modify(order, 10, routing_instruction=RETAIL)
+    assert floor.reject_code() == 2061
+
+
 def test_003_7_1_6_rule_7_providers_are_valid_for_the_day():
     floor = scenario((D, 20, 75_000))
     floor.do(EndDay())

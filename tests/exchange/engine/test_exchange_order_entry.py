@@ -148,6 +148,16 @@ def test_market_to_limit_without_an_opposite_side_is_refused():
     assert floor.reject_code() == 2013
 
 
+def test_market_to_limit_that_could_trade_beyond_its_protection_only_is_refused():
+    floor = Floor(share(previous_close=10 * 10**8, protection_offset=px(1)))
+    floor.order(SELL, 10, 11.01)
+    floor.order(BUY, 10, ord_type=MARKET_TO_LIMIT)
+    assert floor.reject_code() == 2013
+    floor.order(SELL, 10, 11)
+    floor.order(BUY, 10, ord_type=MARKET_TO_LIMIT, session=2)
+    assert [(trade.price, trade.size) for trade in floor.items(Trade)] == [(px(11), 10)]
+
+
 def test_003_7_1_10_immediate_or_cancel():
     floor = Floor()
     floor.order(SELL, 4000, 10.58)
@@ -224,6 +234,15 @@ def test_003_7_1_10_and_11_without_a_counterparty_it_is_accepted_and_then_cancel
     assert (cancelled.status, cancelled.cum_qty) == (OrdStatus.CANCELED, 0)
     assert not floor.last.market
     assert not floor.engine.market.orders
+
+
+@pytest.mark.parametrize("validity", [IOC, FOK])
+def test_003_7_1_1_with_a_counterparty_a_market_order_needs_a_price_to_protect_it_from(validity):
+    floor = Floor()
+    floor.order(SELL, 10, 10)
+    floor.order(BUY, 10, ord_type=MARKET, time_in_force=validity, session=2)
+    assert floor.reject_code() == 2013
+    assert floor.book(SELL) == [(px(10), 10)]
 
 
 def test_003_7_1_10_a_counterparty_beyond_the_protection_price_is_none():

@@ -325,6 +325,19 @@ def test_003_7_4_a_waiting_stop_keeps_its_minimum_until_it_is_triggered():
     assert kinds == [OrderAccepted, OrderCancelled]
 
 
+@pytest.mark.parametrize(("resting", "traded"), [(3, []), (4, [4])])
+def test_003_7_1_17_a_stop_that_a_change_turns_into_a_limit_order_must_meet_its_minimum(
+    resting, traded
+):
+    floor = Floor()
+    order = stop(floor, BUY, 5, 11, 11, min_qty=4)
+    floor.order(SELL, resting, 10.5, session=2)
+    floor.modify(order, 5, 10.5, ord_type=OrdType.LIMIT)
+    assert [trade.size for trade in floor.items(Trade)] == traded
+    assert len(floor.reports(OrderCancelled)) == 1 - len(traded)
+    assert floor.book(BUY) == [(px(10.5), 1) for _ in traded]
+
+
 def test_003_7_1_13_and_16_2_4_a_cancelled_order_that_waited_was_not_working():
     floor = Floor()
     closing = TimeInForce.AT_THE_CLOSE

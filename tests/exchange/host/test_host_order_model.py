@@ -101,6 +101,32 @@ def test_003_16_3_market_protection(exchange, trader):
     trader.one("ExecutionReport_New")
 
 
+@pytest.mark.parametrize("simple", [True, False])
+def test_003_16_3_2_2_both_messages_of_a_change_reset_the_protection(exchange, simple):
+    trader, other = exchange.trader(6), exchange.trader(session_id=OTHER)
+    exchange.control(
+        command="protect", id=7, firm=85, account=123, watch=["PETR4"], interval_ms=10**6,
+        executions=1,
+    )  # fmt: skip
+    trader.single(1, account=123, price=14, ordType="STOP_LIMIT", stopPx=13)
+    trader.new(2, account=123)
+    trader.read_messages(2)
+    other.new(1, "SELL")
+    trader.one("ExecutionReport_Trade")
+    change = trader.modify if simple else trader.replace
+    stop = {"price": 14, "ordType": "LIMIT" if simple else "STOP_LIMIT"}
+    change(3, 1, quantity=900, **stop)
+    trader.new(4, account=123)
+    change(5, 3, quantity=900, mmProtectionReset="TRUE_VALUE", **stop)
+    trader.new(6, account=123)
+    modified, refused, again, accepted = trader.read_messages(4)
+    assert row(refused, "clOrdID", "ordRejReason") == ("Reject", 4, 2600)
+    assert row(again, "clOrdID", "ordType", "stopPx") == ("Modify", 5, "STOP_LIMIT", 13)
+    assert row(modified, "mmProtectionReset") == ("Modify", "FALSE_VALUE")
+    assert row(again, "mmProtectionReset") == ("Modify", "TRUE_VALUE")
+    assert row(accepted, "clOrdID") == ("New", 6)
+
+
 def test_003_7_1_6_a_retail_order_trades_with_its_firms_provider(exchange, trader):
     other = exchange.trader(session_id=OTHER)
     other.new(1, "SELL", 100, 12)

@@ -210,6 +210,22 @@ def test_003_7_4_a_change_is_confirmed_as_the_engine_made_it(exchange):
     )  # fmt: skip
 
 
+def test_003_7_4_what_a_change_names_takes_effect(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.single(1, price=11, ordTagID=3, investorID=ME)
+    trader.replace(2, 1, price=11, account=8, ordTagID=4, investorID=YOU,
+                   selfTradePreventionInstruction="CANCEL_BOTH_ORDERS",
+                   routingInstruction="WAIVED_PRIORITY")  # fmt: skip
+    trader.read_messages(2)
+    state = exchange.call(lambda host: next(iter(host.engine.market.orders.values())))
+    assert (state.account, state.ord_tag_id, state.investor_id) == (8, 4, investor_number(200, 2))
+    assert (state.prevention, state.routing) == (3, 2)
+    for number, investor, report in ((5, YOU, "Cancel"), (6, ME, "Trade")):
+        seller.new(number, "SELL", 100, 11, investorID=investor)
+        answers = [name for name, _ in seller.read_messages(2)]
+        assert answers == ["ExecutionReport_New", f"ExecutionReport_{report}"]
+
+
 def test_003_7_4_a_minimum_stays_and_a_disclosed_quantity_of_0_is_removed(exchange, trader):
     seller = exchange.trader(session_id=OTHER)
     seller.new(1, "SELL", 300)
