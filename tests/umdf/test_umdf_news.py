@@ -60,6 +60,13 @@ def test_000_5_8_a_character_may_be_cut_between_parts(text, data):
     assert collector.dropped == 0
 
 
+@pytest.mark.parametrize("total", [None, 0, 8, 9, 10])
+def test_000_5_8_an_item_of_one_part_is_whole_whatever_length_it_states(total):
+    collector = NewsParts()
+    assert collector.part(part(1, 1, "suspensão", totalTextLength=total), 0).text == "suspensão"
+    assert collector.dropped == 0
+
+
 def test_000_5_8_parts_of_another_total_length_are_dropped():
     collector = NewsParts()
     assert collector.part(part(1, 2, "leilão", totalTextLength=13), 0) is None

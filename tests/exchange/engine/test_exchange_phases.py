@@ -128,6 +128,20 @@ def test_000_14_2_an_auction_of_the_group_continues_in_pre_close_until_its_end()
     floor.check_feed()
 
 
+def test_000_14_2_an_auction_that_has_reached_its_end_trades_before_pre_close():
+    floor = Floor(phase=CLOSE)
+    floor.do(SetGroupPhase("XX", RESERVED, open_time_ns=floor.now + MINUTE))
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 4, 10, session=2)
+    floor.do(SetGroupPhase("XX", FORBIDDEN), after=MINUTE)
+    uncrossing, change = floor.last.market
+    assert [trade.size for trade in uncrossing.items if isinstance(trade, Trade)] == [4]
+    assert [item.phase for item in change.items] == [FORBIDDEN]
+    floor.order(BUY, 1, 10)
+    assert floor.reject_code() == 7029
+    floor.check_feed()
+
+
 @pytest.mark.parametrize("phase", [PAUSE, CLOSE])
 def test_a_theoretical_price_is_deleted_where_the_groups_phase_ends_an_auction(phase):
     """The instrument's own state stays as published, so that no other message implies it."""

@@ -270,13 +270,28 @@ def test_000_14_1_a_self_trade_of_an_illiquid_instrument_calls_an_auction(instru
     floor.check_feed()
 
 
-@pytest.mark.parametrize("validity", [TimeInForce.IMMEDIATE_OR_CANCEL, FOK])
-def test_000_14_1_an_order_that_cannot_wait_calls_no_auction_by_self_trading(validity):
+@pytest.mark.parametrize(
+    ("validity", "instruction", "sizes", "reasons"),
+    [
+        (TimeInForce.IMMEDIATE_OR_CANCEL, AGGRESSOR, [], [(2, INCOMING_REASON)]),
+        (TimeInForce.IMMEDIATE_OR_CANCEL, RESTING, [10], [(1, RESTING_REASON)]),
+        (FOK, AGGRESSOR, [], [(2, None)]),
+        (FOK, RESTING, [10], [(1, RESTING_REASON)]),
+    ],
+)
+def test_000_14_1_an_order_that_cannot_wait_calls_no_auction_by_self_trading(
+    validity, instruction, sizes, reasons
+):
     floor = Floor(illiquid())
     floor.order(SELL, 10, 10, investor_id=ME)
-    floor.order(BUY, 10, 10, investor_id=ME, time_in_force=validity, session=2)
-    assert not floor.items(Trade, SecurityStatus)
-    assert floor.reports(OrderCancelled)
+    floor.order(SELL, 10, 10, session=3)
+    floor.order(
+        BUY, 10, 10, investor_id=ME, time_in_force=validity, self_trade_prevention=instruction,
+        session=2,
+    )  # fmt: skip
+    assert [trade.size for trade in floor.items(Trade)] == sizes
+    assert not floor.items(SecurityStatus)
+    assert [(each.session, each.reason) for each in floor.reports(OrderCancelled)] == reasons
 
 
 @pytest.mark.parametrize(("firms", "trades"), [((11, 11), 0), ((11, 12), 1)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +29,7 @@ from pregao.exchange.simulation.settings import (
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.truth import TruthWriter
 from pregao.exchange.traders.profiles import bundled_profiles, load_profile
+from pregao.umdf.templates import IMPLIED
 from tests.exchange.capture_replay import (
     Replay,
     arbitrated,
@@ -113,6 +115,38 @@ def test_each_profile_gives_books_and_trades_that_a_replay_agrees_with(tmp_path,
         busts += len(replay.busts)
     assert busts == summary["busts"]
     assert busts or not load_profile(profile).operations["bust"]
+
+
+def test_000_18_1_implied_orders_of_a_day_are_derived_from_the_legs(tmp_path):
+    run(tmp_path, "derivatives", instruments=None, rate=400.0)
+    compared = 0
+    for definitions in sorted(tmp_path.glob("*_InstrumentDefinition.pcap")):
+        legs = {
+            decoded.values["securityID"]: decoded.values["noLegs"]
+            for packet in packets(definitions)
+            for decoded in packet.messages
+            if decoded.message.name == "SecurityDefinition_12"
+            and decoded.values["impliedMarketIndicator"] == "IMPLIED"
+        }
+        replay = Replay(16)
+        for packet in arbitrated(tmp_path, int(definitions.name[:3])):
+            for decoded in packet.messages:
+                values = decoded.values
+                replay.message(decoded.message.name.rsplit("_", 1)[0], values)
+                if decoded.message.name != "Order_MBO_50" or not (
+                    values["matchEventIndicator"] & IMPLIED and values["mDUpdateAction"] == "NEW"
+                ):
+                    continue
+                implied = Decimal(0)
+                for leg in legs[values["securityID"]]:
+                    buys = (leg["legSide"] == "BUY") == (values["mDEntryType"] == "BID")
+                    kind = "BID" if buys else "OFFER"
+                    sign = 1 if leg["legSide"] == "BUY" else -1
+                    best = Decimal(replay.book(leg["legSecurityID"], kind)[0][0])
+                    implied += sign * leg["legRatioQty"] * best
+                assert values["mDEntryPx"] == implied
+                compared += 1
+    assert compared > 20
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)

@@ -29,6 +29,12 @@ def test_the_bundled_profiles_are_valid():
         assert profile.name == name
         assert 20 <= profile.bursts.factor[0] <= profile.bursts.factor[1] <= 30
         assert profile.book.large_orders >= 2000 or not profile.book.large
+        # Every day exercises these orders; pegged ones are of cash instruments alone.
+        kinds = {"stop", "provide", "retail", "investor", "user_spread"}
+        if "CS" in (kind.name for kind in profile.security_types):
+            kinds.add("pegged")
+        assert all(0 < profile.open[kind] < 0.02 * sum(profile.open.values()) for kind in kinds)
+        assert profile.operations["define_spread"] > 0
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -85,6 +91,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("operations.bust", -1),
         ("operations.bust", 0.5),
         ("operations.sleep", 1),
+        ("operations.implied", 1),
         ("shocks.percent", [5.0, 1.0]),
         ("shocks.percent", [1.0, 90.0]),
         ("members.firms", 1),

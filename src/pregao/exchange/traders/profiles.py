@@ -352,7 +352,6 @@ def _quantities(section: _Section) -> Quantities:
 
 def _operations(section: _Section) -> dict[str, int]:
     operations = {name: section.count(name, default=0) for name in OPERATIONS}
-    section.count("implied", default=0)  # of earlier versions: implied orders are derived now
     section.done()
     return operations
 
