@@ -205,6 +205,43 @@ def test_002_5_3_7_a_site_that_resets_later_has_other_numbers():
         assert line.receive("B", news(number, f"story {number + 4}"), 4) == []
     assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
     assert numbers(line.receive("A", news(6, "story 6"), 5)) == [6]
+    # A message that happens to be the same proves nothing any more.
+    assert line.receive("B", news(6, "story 6"), 6) == []
+    assert not line.numbers_agree("B")
+
+
+def test_002_5_3_7_the_same_text_at_another_time_is_another_message():
+    line = IncrementalLine()
+    for feed in "AB":
+        line.receive(feed, news(1), 0)
+    line.receive("A", reset(), 1)
+    line.receive("B", reset(), 1)
+    later = (0, SECOND, SECOND + MILLISECOND)
+    sent = [timestamp_digits(timestamp_ns(SENT) + after) for after in later]
+    line.receive("A", news(1, "every day", SendingTime=sent[0]), 2)
+    assert line.receive("B", news(1, "every day", SendingTime=sent[2]), 3) == []
+    assert not line.numbers_agree("B")
+    line.receive("B", reset(), 4)
+    line.receive("B", news(1, "every day", SendingTime=sent[1]), 5)
+    assert line.numbers_agree("B")
+
+
+def test_002_5_3_7_a_site_that_starts_with_a_reset_has_other_numbers():
+    line = IncrementalLine()
+    line.receive("A", news(1), 0)
+    assert line.receive("B", reset(), 1) == []
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
+    assert numbers(line.receive("A", news(2, "two"), 2)) == [2]
+    assert line.receive("B", news(3, "three of site B"), 3) == []
+
+
+def test_002_5_3_7_a_repeated_reset_of_one_site_leaves_it_in_the_lead():
+    line = IncrementalLine()
+    for feed in "AB":
+        line.receive(feed, news(1), 0)
+    assert line.receive("A", reset(), 1) == [LineRestarted((2, 1))]
+    assert line.receive("A", reset(), 1) == []
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
 
 
 def test_002_5_3_7_sites_that_reset_together_are_one_sequence_again():
@@ -221,6 +258,54 @@ def test_002_5_3_7_sites_that_reset_together_are_one_sequence_again():
     assert numbers(line.receive("A", news(2, "story 2"), 5)) == [2, 3]
     assert [line.numbers_agree(feed) for feed in "AB"] == [True, True]
     assert numbers(line.receive("B", news(4, "story 4"), 6)) == [4]
+
+
+@pytest.mark.parametrize("first", ["A", "B"])
+def test_002_5_3_7_a_site_that_restarted_before_the_line_began_has_other_numbers(first):
+    line = IncrementalLine(max_wait_ns=MILLISECOND)
+    offset, delivered, now = {"A": 40, "B": 5000}, [], 0
+    other = "B" if first == "A" else "A"
+
+    def send(feed, story):
+        sent = timestamp_digits(timestamp_ns(SENT) + now)
+        datagram = news(offset[feed] + story, f"story {story}", SendingTime=sent)
+        delivered.extend(line.receive(feed, datagram, now))
+
+    for story in range(1, 41):
+        now += SECOND // 10
+        send(first, story)
+        send(other, story)
+    # Feed A's messages are not late copies of feed B's: they were sent after those.
+    assert [line.numbers_agree(feed) for feed in "AB"] == [False, True]
+    assert numbers(delivered)[-30:] == list(range(5011, 5041))
+    # When feed B falls silent, feed A replaces it.
+    delivered.clear()
+    for story in range(41, 80):
+        now += SECOND
+        send("A", story)
+    assert delivered[0] == LineSwitched("A")
+    assert numbers(delivered) == list(range(110, 120))
+    assert line.numbers_agree("A")
+
+
+def test_002_5_3_7_a_slow_feed_keeps_its_numbers():
+    line = IncrementalLine(max_wait_ns=MILLISECOND)
+    for story in range(1, 61):
+        now = story * SECOND
+        for feed, at in (("A", story), ("B", story - 5)):  # feed B is five seconds late
+            if at > 0:
+                sent = timestamp_digits(timestamp_ns(SENT) + at * SECOND)
+                line.receive(feed, news(at, f"story {at}", SendingTime=sent), now)
+        assert line.numbers_agree("B")
+    # Once it has caught up, it is compared with later messages of the line.
+    for number in range(56, 61):
+        line.receive("B", news(number), now)
+    for story in range(61, 81):
+        sent = timestamp_digits(timestamp_ns(SENT) + story * SECOND)
+        for feed, number in (("A", 5000 + story), ("B", story)):
+            datagram = news(number, f"story {story}", SendingTime=sent)
+            line.receive(feed, datagram, story * SECOND)
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
 
 
 def test_a_lost_reset_of_one_feed_leaves_the_line_with_the_other():

@@ -115,13 +115,15 @@ class _Feed:
     """Number of consecutive messages with past numbers."""
     back_since_ns: int = 0
     standing: _Standing = _Standing.AGREES
+    behind: tuple[int, int] | None = None
+    """Number and sending time of the line's last message when this feed fell behind it."""
     unproven: dict[int, LegacyMessage] = field(default_factory=dict)
     """Messages since its numbers restarted, while its standing is unproven."""
 
     def restart(self, version: int, standing: _Standing) -> None:
         """Start the numbers again."""
         self.version, self.highest, self.back = version, 0, 0
-        self.standing = standing
+        self.standing, self.behind = standing, None
         self.unproven.clear()
 
 
@@ -161,6 +163,8 @@ class IncrementalLine:
         self._max_wait_ns = max_wait_ns
         self._progress_ns: int | None = None
         """When a message last continued the sequence."""
+        self._last: tuple[int, int] | None = None
+        """Number and sending time of the last message delivered of the version."""
         self._disputed = False
         """Whether a feed may join the sequence once its numbers have been compared."""
         self._recent: dict[int, LegacyMessage] = {}
@@ -288,6 +292,9 @@ class IncrementalLine:
                 events += self._lost_reset(feed, number, time_ns)
                 agrees = source.standing is _Standing.AGREES
         elif number >= source.highest:
+            if agrees and self._contradicts(source, message):
+                self._restart_apart(source)
+                agrees = False
             source.back, source.highest = 0, number
         if not agrees and source.version == self._version:
             return events + self._compare(feed, message, time_ns)
@@ -352,6 +359,22 @@ class IncrementalLine:
             or number < expected.sequence_number
         )
 
+    def _contradicts(self, source: _Feed, message: LegacyMessage) -> bool:
+        """Whether a message was sent after one of the line with a higher number.
+
+        Then a site had restarted alone before the line began, so that nothing showed it.
+        """
+        expected = self._arbiter.expected
+        if expected is None or message.number >= expected.sequence_number - 1:
+            source.behind = None
+            return False
+        source.behind = source.behind or self._last
+        if source.behind is None or message.sending_time_ns is None:
+            return False
+        number, sent_ns = source.behind
+        later_ns = message.sending_time_ns - sent_ns
+        return message.number < number and later_ns > MAX_CLOCK_DIFFERENCE_NS
+
     def _reset(self, feed: str, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
         """Apply a SequenceReset of a feed.
 
@@ -365,7 +388,7 @@ class IncrementalLine:
         if self._arbiter.expected is None:
             return []  # the platform starts: there were no messages before
         if source.highest == 0:
-            if any(each.highest for each in self._feeds.values()):
+            if any(each.highest for each in self._of_version()):
                 self._restart_apart(source)
             return []  # a repeated reset
         events = self._events(self._give_up())
@@ -379,11 +402,14 @@ class IncrementalLine:
 
     def _lead(self, source: _Feed) -> None:
         """Let the feed lead that sends the first message of a version; the others must agree."""
-        own = [each for each in self._feeds.values() if each.version == self._version]
+        own = self._of_version()
         if not any(each.highest for each in own):
             for each in own:
                 each.standing = _Standing.UNPROVEN
             source.standing = _Standing.AGREES
+
+    def _of_version(self) -> list[_Feed]:
+        return [each for each in self._feeds.values() if each.version == self._version]
 
     def _lost_reset(self, feed: str, number: int, time_ns: int) -> list[LineEvent]:
         """Restart the numbers of a feed whose SequenceReset was lost."""
@@ -415,6 +441,7 @@ class IncrementalLine:
         source.restart(self._version, _Standing.AGREES)
         source.assembler.reset()
         self._recent.clear()
+        self._last = None
         self._disputed = self._followed is None and len(self._feeds) > 1
         self._arbiter = self._new_arbiter()
         self._heartbeat = None
@@ -444,6 +471,8 @@ class IncrementalLine:
         self, packet_key: PacketKey, message: LegacyMessage, feed: str, time_ns: int
     ) -> list[LineEvent]:
         self._heartbeat = packet_key if message.type is MsgType.HEARTBEAT else None
+        if message.sending_time_ns is not None:
+            self._last = message.number, message.sending_time_ns
         self.counters.delivered += 1
         return [LineMessage(packet_key, message, feed, time_ns)]
 
