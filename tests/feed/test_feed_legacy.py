@@ -397,6 +397,39 @@ def test_002_5_3_7_snapshots_of_a_loop_that_the_reset_interrupted_do_not_count()
     assert desk.rows(BID) == [row[1:] for row in BOOK[:4]]
 
 
+def test_002_5_3_7_the_end_of_a_loop_that_the_reset_interrupted_proves_nothing_absent():
+    desk = shown(*BOOK)  # the whole loop
+    desk.send(entry(BID, NEW, 5, 1, position=1, size=1, price="1.00"))
+    desk.send(entry("7", NEW, 5, 2, price="1.00"))
+    desk.raw(reset())
+    desk.number = 0
+    desk.send(entry(BID, NEW, 5, 3, position=1, size=2, price="1.00"))
+    desk.end_loop()
+    assert (desk.state(5), desk.rows(BID, 5)) == (State.UNCONFIRMED, [(2, "1.00"), (1, "1.00")])
+    assert [key.entry_type for key in desk.channel.state.statistics[5]] == ["7"]
+
+
+def test_002_5_3_7_snapshots_of_a_site_with_other_numbers_do_not_count():
+    desk = Desk(from_the_start=True)
+
+    def send(feed, *payloads, stream=LegacyStream.MARKET_RECOVERY):
+        for each in payloads:
+            desk.now += 1
+            desk.channel.receive(stream, feed, each, desk.now)
+
+    first = entry(BID, NEW, rpt=1, position=1, size=7, price="1.00")
+    for feed in "AB":
+        send(feed, incremental(1, first), stream=LegacyStream.INCREMENTAL)
+    send("B", reset())
+    send("A", reset(), news(1, "of site A"), stream=LegacyStream.INCREMENTAL)
+    assert desk.state() is State.UNCONFIRMED
+    send("B", reset(), *snapshot(1, 1, 1, (BID, 9, "9.00")))
+    assert (desk.state(), desk.rows(BID)) == (State.UNCONFIRMED, [(7, "1.00")])
+    # Feed A's are received at once, though feed B is not silent.
+    send("A", *snapshot(1, 1, 1, (BID, 8, "1.00")))
+    assert (desk.state(), desk.rows(BID)) == (State.VALID, [(8, "1.00")])
+
+
 def definition(number, *rows, action="A"):
     own = [
         {
@@ -427,6 +460,8 @@ def test_002_8_3_the_book_of_a_deleted_instrument_is_removed():
     # An instrument of that number may be listed again.
     desk.number += 1
     desk.raw(definition(desk.number, 1111))
+    desk.snapshot(2, 9, *BOOK)
+    assert desk.rows(BID) == []
     desk.snapshot(desk.number, 3, (BID, 7, "1.00"))
     assert desk.rows(BID) == [(7, "1.00")]
 

@@ -23,6 +23,7 @@ from pregao.events import (
 from pregao.feed.channel.settings import ChannelSettings, ChannelState, Join, Leave, LegacyFeed
 from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.legacy.streams import DEAD_AFTER_NS
+from pregao.umdf.phases import Status
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import flag
 from tests.legacy import writing
@@ -300,6 +301,63 @@ def test_002_8_after_a_loss_the_channel_waits_for_definitions_and_states():
     followed.receive(Stream.DEFINITION, "A", reset(), START + 4 * SECOND)
     followed.receive(Stream.DEFINITION, "A", definition, START + 4 * SECOND)
     assert followed.state is ChannelState.LIVE
+
+
+def test_002_8_after_a_loss_states_are_those_of_a_whole_loop_of_snapshots():
+    followed = channel()
+    definition = writing.datagram(
+        "SecurityList_149", 1, TotNoRelatedSym=0, LastFragment="Y", RelatedSym=[],
+        SendingTime=str(SENT),
+    )  # fmt: skip
+    followed.receive(Stream.INCREMENTAL, "A", bid(1), START)
+    followed.receive(Stream.DEFINITION, "A", definition, START)
+    followed.receive(Stream.INCREMENTAL, "A", news(3), START + 1)
+    followed.tick(START + SECOND)
+    followed.receive(Stream.DEFINITION, "A", definition, START + 2 * SECOND)
+    for each in snapshot(1, 3, 1, ("0", 100, "10.00"), security=SECURITY):
+        followed.receive(Stream.SNAPSHOT, "A", each, START + 3 * SECOND)
+    assert followed.book(SECURITY).state is State.VALID
+    # Message 2 may have been a change of phase, of any group.
+    assert followed.state is ChannelState.HEALING
+    followed.receive(Stream.SNAPSHOT, "A", reset(), START + 3 * SECOND)
+    assert followed.state is ChannelState.LIVE
+
+
+@pytest.mark.parametrize(
+    ("platform", "status"), [("PUMA", Status.PAUSE), ("MEGABOLSA", Status.OPEN)]
+)
+def test_002_11_the_platform_decides_whether_an_instrument_keeps_its_own_state(platform, status):
+    followed = LegacyFeedChannel(ChannelSettings(72, legacy=LegacyFeed(platform)))
+    followed.start(START)
+    group = {"SecurityGroup": "DI", "TradingSessionSubID": "17"}
+    states = {"SecurityID": 1, "SecurityTradingStatus": 2}, {**group, "SecurityTradingStatus": 17}
+    row = {
+        "Symbol": "PETR4", "SecurityID": 1, "ApplIDs": [{"ApplID": "72"}], "Product": 4,
+        "SecurityType": "CS", "SecuritySubType": "1", "SecurityDesc": "", "CFICode": "E",
+        "SecurityUpdateAction": "A", "CountryOfIssue": "BR", "IssueDate": 20130101,
+        "SecurityValidityTimestamp": 0, "SecurityGroup": "DI",
+    }  # fmt: skip
+    payloads = [
+        writing.datagram(
+            "SecurityList_149", 1, TotNoRelatedSym=1, LastFragment="Y", RelatedSym=[row],
+            SendingTime=str(SENT),
+        ),
+        *[
+            writing.datagram(
+                "SecurityStatus_142", at, TradeDate=20130812, TransactTime=SENT, **values
+            )
+            for at, values in enumerate(states, 2)
+        ],
+    ]  # fmt: skip
+    for each in payloads:
+        followed.receive(Stream.INCREMENTAL, "A", each, START)
+    assert followed.phases.status(1) is status
+
+
+@pytest.mark.parametrize(("feeds", "followed"), [((), "A"), (("B",), "B")])
+def test_002_5_2_on_megabolsa_a_feed_with_snapshots_is_followed(feeds, followed):
+    legacy = LegacyFeed("MEGABOLSA", snapshot_feeds=feeds)
+    assert LegacyFeedChannel(ChannelSettings(72, legacy=legacy)).incremental.followed == followed
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,17 @@ def test_002_11_3_a_new_session_resets_its_statistics():
     assert state.volumes == {}
 
 
+def test_002_11_3_a_snapshot_of_the_session_before_brings_nothing_of_it_back():
+    state = market()
+    status(state, SecurityGroup="DI", TradingSessionSubID="17", SecurityTradingEvent=4)
+    of_session = [(kind, "1", {"MDEntrySize": 1}) for kind in "34789AB"]
+    last = {"TradeID": "7", "MDEntrySize": 5, "TradeVolume": 50}
+    state.snapshot(shown(1, *of_session, ("2", "10", last), ("6", "11", {})), PacketKey(1, 1))
+    assert {key.entry_type for key in state.statistics[1]} == {"2", "6"}
+    trade = state.statistics[1][StatisticKey("2", "E")]
+    assert (trade["MDEntryPx"], trade["TradeVolume"], state.volumes) == (10, None, {})
+
+
 def test_002_10_statistics_of_venues_are_kept_separately():
     state = market()
     apply_entries(state, entry("B", 0, 1, 1, size=10, price="100"))
@@ -268,6 +279,32 @@ def test_002_10_7_the_theoretical_price_is_cleared_when_the_auction_ends():
     status(state, SecurityGroup="DI", TradingSessionSubID="17")
     assert list(state.statistics[1]) == [StatisticKey("4", "E", 0)]
     assert len(state.statistics[2]) == 2
+
+
+def theoretical(price="9"):
+    return ("4", price, {"OpenCloseSettlFlag": 5}), ("A", None, {"MDEntrySize": 100})
+
+
+def test_002_10_7_a_snapshot_of_the_auction_brings_no_theoretical_price_back():
+    state = market()
+    for phase in ("21", "17"):
+        status(state, SecurityGroup="DI", TradingSessionSubID=phase)
+    ended = state._position
+    state.snapshot(shown(1, *theoretical(), ("7", "12", {})), PacketKey(1, 1))
+    assert [key.entry_type for key in state.statistics[1]] == ["7"]
+    state.snapshot(shown(1, *theoretical()), ended)
+    assert [key.entry_type for key in state.statistics[1]] == ["4", "A"]
+
+
+def test_002_10_7_a_snapshot_that_shows_the_group_after_its_auction_ends_those_of_its_instruments():
+    state = market()
+    status(state, SecurityGroup="DI", TradingSessionSubID="21")
+    apply_entries(state, entry("4", 0, 2, 1, price="9", OpenCloseSettlFlag=5))
+    apply_entries(state, entry("A", 0, 2, 2, size=100, TradeCondition="P"))
+    as_of = PacketKey(1, state._position.sequence_number + 1)  # the change of phase is lost
+    state.snapshot(shown(1, ("c", None, {"TradingSessionSubID": "17"})), as_of)
+    assert state.phases.status(2) is Status.OPEN
+    assert state.statistics[2] == {}
 
 
 def test_002_10_7_the_imbalance_has_side_and_quantity_and_is_deleted():
@@ -668,6 +705,17 @@ def test_002_8_after_a_loss_a_whole_loop_of_definitions_is_needed_again():
     }  # fmt: skip
 
 
+def test_002_8_the_loop_in_which_messages_are_lost_is_not_enough():
+    state = LegacyState()
+    state.definition(LoopMessage(1, listed(1, [row(1, "DI1F14")], 2, "N")))
+    state.lost(PacketKey(1, 8))  # perhaps a change of the first instrument
+    state.definition(LoopMessage(1, listed(2, [row(2, "DI1F15")], 2, "Y")))
+    assert not state.complete
+    state.definition(LoopMessage(2, listed(1, [row(1, "DI1X14"), row(2, "DI1F15")], 2, "Y")))
+    assert state.complete
+    assert state.instruments[1].symbol == "DI1X14"
+
+
 def test_002_8_3_a_deleted_instrument_loses_all_that_is_known_of_it():
     state = market()
     for venue in ("E", "X"):
@@ -684,7 +732,9 @@ def test_002_8_3_a_deleted_instrument_loses_all_that_is_known_of_it():
     assert 1 not in state.statistics
     state.message(listed(6, [row(1, "DI1F14")], 1, "Y"))
     apply_entries(state, entry("7", 0, 1, 1, price="13"))
-    assert state.statistics[1][StatisticKey("7", "E")]["MDEntryPx"] == 13
+    state.snapshot(shown(1, ("8", "9", {})), PacketKey(1, 2))
+    prices = {key.entry_type: each["MDEntryPx"] for key, each in state.statistics[1].items()}
+    assert prices == {"7": 13}
 
 
 @pytest.mark.parametrize("last", ["Y", "1", 1])
@@ -730,6 +780,12 @@ def test_002_11_on_megabolsa_the_state_of_a_group_is_that_of_its_instruments():
     assert state.phases.status(1) is Status.FORBIDDEN
     status(state, **group, SecurityTradingStatus=20)
     assert [state.phases.status(each) for each in (1, 2, 3)] == [Status.UNKNOWN] * 3
+    # With the state of the group all of them follow it, whenever they were defined.
+    status(state, SecurityGroup="DI", SecurityTradingStatus=17)
+    state.message(listed(3, [row(4, "ITSA4")], 1, "Y"))
+    assert [state.phases.is_separate(each) for each in (1, 2, 3, 4)] == [False] * 4
+    status(state, SecurityGroup="DI", TradingSessionSubID="02")
+    assert [state.phases.status(each) for each in (1, 2, 3, 4)] == [Status.PAUSE] * 4
     # On PUMA an instrument keeps its own state (§15.6).
     puma = market()
     status(puma, SecurityID=1, SecurityTradingStatus=2)

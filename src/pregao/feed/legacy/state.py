@@ -169,13 +169,14 @@ class LegacyState:
         self._published: dict[int, dict[StatisticKey, PacketKey]] = {}
         self._status_published: dict[int, PacketKey] = {}
         self._phase_published: dict[GroupKey, PacketKey] = {}
-        self._group_states: dict[GroupKey, tuple[PacketKey, int]] = {}
-        """State that a group gave to all of its instruments, and its message."""
+        self._group_states: dict[GroupKey, tuple[PacketKey, int, int]] = {}
+        """Phase and state that a group gave to all of its instruments, after its message."""
         self._sessions: dict[int, PacketKey] = {}
         self._group_sessions: dict[GroupKey, PacketKey] = {}
         self._auctions: dict[int, PacketKey] = {}
         """The end of the last pre-open of each instrument."""
         self._deletions: dict[int, PacketKey] = {}
+        """The last deletion of each instrument, even if it is listed again."""
         self._early: dict[int, tuple[PacketKey, int]] = {}
         """Phases that snapshots showed before the definitions of their instruments."""
 
@@ -312,11 +313,12 @@ class LegacyState:
         """Apply the status of a group (002 §11, §15.6)."""
         self._phase_published[group] = self._position
         previous = self.phases.phase(group)
+        phase = phase or status
         if session is not None:
             self._group_sessions[group] = self._position
-        self._changed(self.phases.group_phase(group, phase or status, session))
-        if status is not None and not self._separate_states:
-            self._group_states[group] = self._position, status
+        self._changed(self.phases.group_phase(group, phase, session))
+        if phase is not None and status is not None and not self._separate_states:
+            self._group_states[group] = self._position, phase, status
             for security_id in self.phases.members(group):
                 self._set_state(security_id, phase, status, self._position)
         if previous is Status.RESERVED is not self.phases.phase(group):
@@ -443,7 +445,6 @@ class LegacyState:
         if before is None:
             self._changes.append(InstrumentChange(security_id, symbol, DefinitionChange.ADDED))
         self._changed(self.phases.define(security_id, group))
-        self._deletions.pop(security_id, None)
         if before is None or before.group != group:
             self._join_group(security_id, group)
 
@@ -457,7 +458,7 @@ class LegacyState:
             self._reset_statistics(security_id, session)
         state = self._group_states.get(group)
         if state is not None and _is_newer(state[0], self._status_published.get(security_id)):
-            self._set_state(security_id, None, state[1], state[0])
+            self._set_state(security_id, *state[1:], state[0])
 
     def _remove(self, security_id: int) -> None:
         """Remove an instrument and all that is known of it (002 §8.3)."""
@@ -558,15 +559,10 @@ class LegacyState:
         phase = number_of(entry.get("TradingSessionSubID"))
         status = entry.get("SecurityTradingStatus")
         instrument = self.instruments.get(security_id)
-        state: tuple[PacketKey, int] | None = None
-        if instrument is not None:
-            state = self._group_states.get(instrument.group)
-            if phase is not None:
-                self._show_phase(instrument.group, phase, packet_key)
+        if instrument is not None and phase is not None:
+            self._show_phase(instrument.group, phase, packet_key)
         elif phase is not None and len(self._early) < self._max_instruments:
             self._early[security_id] = packet_key, phase
-        if state is not None and not covers(packet_key, state[0]):
-            return
         if _is_newer(packet_key, self._status_published.get(security_id)):
             self._set_state(security_id, phase, status, packet_key)
 
