@@ -54,7 +54,10 @@ def port():
             "trade 10 of PETR4 amended",
         ),
         (("delete-side", "PETR4", "buy"), "BUY orders of PETR4 canceled"),
-        (("settlement", "DOLM26", "5012.5", "--kind", "updated"), "published"),
+        (
+            ("settlement", "DOLM26", "5012.5", "--kind", "updated", "--date", "2026-06-01"),
+            "published",
+        ),
         (("closing", "PETR4", "36.5", "--previous", "--last-trade", "2026-05-20"), "published"),
         (("open-interest", "DOLM26", "125000"), "published"),
         (("quantity-band", "PETR4", "--maximum", "1000000"), "set"),

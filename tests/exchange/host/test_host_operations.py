@@ -3,6 +3,7 @@
 import asyncio
 import time
 import urllib.request
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
@@ -368,10 +369,12 @@ BUYER, SELLER = SESSION, SESSION + 1  # both of firm 85
 class Desk:
     """A host in virtual time, its control requests, and its incremental streams decoded."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, version=16):
         self.floor = HostFloor(folder)
+        self.version = version
         host = self.floor.host
-        self.data = MarketData(self.floor.settings, host.engine, host.starts, self.floor.now)
+        settings = replace(self.floor.settings, schema_version=version)
+        self.data = MarketData(settings, host.engine, host.starts, self.floor.now)
         self.data.begin(self.floor.now)
         host.take_units()
         host.publish = self.data.stage
@@ -387,7 +390,9 @@ class Desk:
 
     def packets(self):
         sent = self.data.flush(self.floor.now)
-        found = [read(each.payload) for each in sent if each.stream is Stream.INCREMENTAL]
+        found = [
+            read(each.payload, self.version) for each in sent if each.stream is Stream.INCREMENTAL
+        ]
         self.headers = [(each.channel, each.version, each.number) for each in found]
         return [each.messages for each in found]
 
@@ -450,6 +455,21 @@ def test_000_13_11_3_a_settlement_price_is_published_by_command(desk, flag, kind
     assert chosen(values, "openCloseSettlFlag", "settlPriceType", "priceType") == (
         "DAILY", "FINAL", "PU",
     )  # fmt: skip
+
+
+def test_000_13_11_3_a_settlement_price_by_command_has_its_date_at_version_17(tmp_path):
+    desk = Desk(tmp_path, version=17)
+    previous = "ENTRY_FROM_PREVIOUS_BUSINESS_DAY"
+    for fields, settles in (
+        ({}, date(2026, 5, 28)),
+        ({"flag": previous}, None),
+        ({"date": "2026-06-01"}, date(2026, 6, 1)),
+        ({"flag": previous, "date": "2026-05-27"}, date(2026, 5, 27)),
+    ):
+        _, values = desk.one("settlement", symbol="DOLM26", price=5000, **fields)
+        assert chosen(values, "settlDate", "tradeDate") == (settles, date(2026, 5, 28))
+    with pytest.raises(UsageError, match=r"settlement: date must be a date"):
+        desk.control("settlement", symbol="DOLM26", price=5000, date="June")
 
 
 def test_000_13_9_3_a_closing_price_is_published_by_command(desk):

@@ -394,10 +394,20 @@ def settlement(
             help="Unit: PERCENTAGE, PU or FIXED_AMOUNT (default: that of the instrument)."
         ),
     ] = None,
+    date: Annotated[
+        str | None,
+        typer.Option(
+            "--date",
+            metavar="DATE",
+            help="Day for which the price settles, from schema version 17 on (default: the trading "
+            "day, or none for a price of the previous day).",
+        ),
+    ] = None,
     port: Port = _PORT,
 ) -> None:
     """Publish a settlement price; a later one with the same flag replaces it."""
-    request = {"price": price, "flag": flag, "kind": kind, "price_type": price_type}
+    day = {"flag": flag, "date": date}
+    request = {"price": price, "kind": kind, "price_type": price_type, **day}
     _done(port, "published", command="settlement", symbol=symbol, **request)
 
 

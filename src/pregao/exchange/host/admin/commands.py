@@ -232,6 +232,7 @@ def _settlement(
         OpenCloseSettlFlag[request.flag],
         SettlPriceType[request.kind],
         None if request.price_type is None else PriceType[request.price_type],
+        request.date,
     )
 
 

@@ -247,6 +247,7 @@ class SettlementPriceRequest:
     flag: str = rule.choice(OpenCloseSettlFlag.__members__, default=OpenCloseSettlFlag.DAILY.name)
     kind: str = rule.choice(SettlPriceType.__members__, default=SettlPriceType.FINAL.name)
     price_type: str | None = rule.choice(PriceType.__members__, default=None)
+    date: datetime.date | None = rule.day(FIRST_DAY, LAST_DAY, default=None)  # noqa: RUF009
 
 
 @dataclass(frozen=True, slots=True)
