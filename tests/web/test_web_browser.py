@@ -252,6 +252,61 @@ def test_orders_entered_on_the_page_are_drawn_when_the_feed_delivers_them(opened
         watched.close()
 
 
+def test_operations_of_the_panel_reach_the_exchange_with_their_fields(opened):
+    with live_page() as (served, exchange, _):
+        watched = opened(served.url)
+        page = watched.page
+        until(page, "!!window.__pregao && document.title.endsWith('· live')")
+        found_for(page, "petr4")
+        page.keyboard.press("Enter")
+        until(page, "__pregao.drawn.symbol === 'PETR4' && !!__pregao.page.book")
+        page.click("[data-view=exchange]")
+        host = "[data-of=exchange]"
+
+        def filled(**values):
+            for label, value in values.items():
+                of = f"{host} label:text-is('{label.replace('_', ' ')}')"
+                control = page.locator(
+                    f"{of} select, {of} input, {of} + select, {of} + input"
+                ).first
+                if control.evaluate("each => each.tagName") == "SELECT":
+                    control.select_option(value)
+                else:
+                    control.fill(value)
+
+        def done(button, command):
+            page.click(f"{host} button:text-is('{button}')")
+            until(
+                page,
+                f"document.querySelector('.log').textContent.includes('{command} PETR4: done')",
+            )
+
+        filled(figure="DELTA", value="-0.45")
+        done("Publish figure", "delta")
+        filled(in_percent_of="LAST_TRADED_PRICE", low="-5", high="5")
+        done("Set band", "band")
+        filled(protection="3", firm="85", account="7", limit="delta", counts="OPTIONS")
+        page.fill(f"{host} [aria-label=Maximum]", "600")
+        done("Protect", "protect")
+        done("Blacklist", "blacklist")
+        done("Reset stream", "reset-stream")
+        state = exchange.call(lambda host: host.engine.market)
+        (protection,) = state.protections[85, 7]
+        (reference,) = protection.settings.references
+        assert protection.settings.delta == 6_000_000
+        assert (reference.counts.name, reference.cancels.name) == ("OPTIONS", "BOTH")
+        listing = state.listings[reference.security_id]
+        ((kind, band),) = listing.bands.items()
+        assert (kind.name, band.limit_type.name, band.low) == (
+            "REJECTION_BAND", "PERCENTAGE", -50_000,
+        )  # fmt: skip
+        assert (state.deltas, state.no_legs) == (
+            {reference.security_id: -4_500}, {reference.security_id},
+        )  # fmt: skip
+        assert watched.errors == []
+        watched.close()
+
+
 def found_for(page, words):
     """Search, and wait until what is listed answers these words and no earlier ones."""
     page.keyboard.press("/")

@@ -7,6 +7,12 @@ import httpx
 import pytest
 
 from pregao.book.updates import Side
+from pregao.exchange.engine.model.enums import (
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    ProtectionScope,
+)
 from pregao.feed.fastpath.channel import FastChannel
 from pregao.web.server import PageServer, live_application
 from tests.exchange.host_desk import PETR4, VALE3
@@ -206,7 +212,14 @@ def test_operations_of_the_panel_reach_the_exchange(page):
         {"command": "quantity-band", "maximum": 10_000},
         {"command": "band", "kind": "REJECTION_BAND", "low": "1", "high": "90"},
         {"command": "trade", "price": "36.5", "quantity": 300},
-    ):
+        {"command": "reset-stream", "channel": 51},
+        {"command": "delta", "delta": "-0.45"},
+        {"command": "blacklist"},
+        {"command": "protect", "id": "3", "firm": "85", "account": "7", "limit": "delta",
+         "maximum": "600", "counts": "INSTRUMENT", "cancels": "BOTH"},
+        {"command": "band", "kind": "AUCTION_LIMITS", "low": "-50", "high": "50",
+         "limits": "PERCENTAGE", "midpoint": "LAST_TRADED_PRICE"},
+    ):  # fmt: skip
         assert operate(server, **request).status_code == 200, request
     assert not book().bids
     shown = figures()
@@ -214,7 +227,28 @@ def test_operations_of_the_panel_reach_the_exchange(page):
         365_000, 3_625_000_000,
     )  # fmt: skip
     assert (shown["OpenInterest"].size, shown["QuantityBand"].max_trade_vol) == (12, 10_000)
-    assert (shown["PriceBand"].low, shown["PriceBand"].high) == (10_000, 900_000)
+    deltas, forbidden, protections, bands = exchange.call(
+        lambda host: (
+            dict(host.engine.market.deltas),
+            host.engine.market.no_legs,
+            host.engine.market.protections[85, 7],
+            host.engine.market.listings[PETR4].bands,
+        )
+    )
+    assert (deltas[PETR4], forbidden) == (-4_500, {PETR4})
+    (protection,) = protections
+    (reference,) = protection.settings.references
+    assert (reference.security_id, reference.counts, reference.cancels) == (
+        PETR4, ProtectionScope.INSTRUMENT, ProtectionScope.BOTH,
+    )  # fmt: skip
+    assert (protection.settings.delta, protection.settings.executions) == (6_000_000, None)
+    assert bands[PriceBandType.REJECTION_BAND][2:] == (10_000, 900_000)
+    assert bands[PriceBandType.AUCTION_LIMITS] == (
+        PriceLimitType.PERCENTAGE, PriceBandMidpoint.LAST_TRADED_PRICE, -500_000, 500_000,
+    )  # fmt: skip
+    assert operate(server, command="blacklist", remove="yes").status_code == 200
+    assert not exchange.call(lambda host: host.engine.market.no_legs)
+    assert "limit must be one of" in operate(server, command="protect", limit="x").json()["error"]
     traded = shown["LastTradePrice"]
     assert (traded.price, traded.size) == (365_000, 300)
     number = exchange.call(lambda host: host.engine.market.listings[PETR4].trade_id)

@@ -24,6 +24,15 @@ _TRADER = "PAGE"
 _SIDES = ("BUY", "SELL")
 _AUCTION_NS = 2 * MINUTE
 _MAX_QUANTITY = 10**12
+_PROTECTED_MS = 15_000
+_LIMITS = {
+    "new_order_fills": 1,
+    "executions": 1,
+    "traded_quantity": 1,
+    "net_quantity": 1,
+    "delta": 10**4,
+}
+"""Limits of a protection, with the scale of their numbers in the control request."""
 
 
 class ExchangePanel:
@@ -179,6 +188,23 @@ def _trade(given: Parameters) -> dict[str, Any]:
     return {"trade": given.whole("trade", minimum=1)}
 
 
+def _protection(given: Parameters) -> dict[str, Any]:
+    """Return the request for a protection with one limit, of an account in one instrument."""
+    limit = given.text("limit")
+    if limit not in _LIMITS:
+        raise UsageError(f"limit must be one of {', '.join(_LIMITS)}; was {limit!r:.60}.")
+    scopes = {name: given.text(name) for name in ("counts", "cancels")}
+    return {
+        **{
+            name: given.whole(name, minimum=0, maximum=_MAX_QUANTITY)
+            for name in ("id", "firm", "account")
+        },
+        "references": [{"watch": given.text("symbol"), **scopes}],
+        "interval_ms": _PROTECTED_MS,
+        limit: given.whole("maximum", minimum=1, maximum=_MAX_QUANTITY) * _LIMITS[limit],
+    }
+
+
 _COMMANDS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "phase": lambda given: {"group": given.text("group", "all"), "phase": given.text("phase")},
     "halt": _of_symbol,
@@ -190,6 +216,10 @@ _COMMANDS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "amend-trade": lambda given: _with("price")(given) | _trade(given) | _changed_quantity(given),
     "delete-side": _with("side"),
     "reset-book": _of_symbol,
+    "reset-stream": lambda given: {"channel": given.whole("channel", minimum=0)},
+    "blacklist": lambda given: _of_symbol(given) | {"remove": bool(given.text("remove", ""))},
+    "delta": _with("delta"),
+    "protect": _protection,
     "settlement": _with("price"),
     "closing": _with("price"),
     "reference": _with("price"),

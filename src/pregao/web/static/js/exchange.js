@@ -13,7 +13,12 @@ const FIGURES = {
   REFERENCE_PRICE: ["reference", "price"],
   OPEN_INTEREST: ["open-interest", "quantity"],
   MAXIMUM_QUANTITY: ["quantity-band", "maximum"],
+  DELTA: ["delta", "delta"],
 };
+const QUANTITIES = ["quantity", "maximum"];
+const MIDPOINTS = ["LAST_TRADED_PRICE", "COMPLEMENTARY_LAST_PRICE", "THEORETICAL_PRICE"];
+const LIMITS = ["executions", "new_order_fills", "traded_quantity", "net_quantity", "delta"];
+const SCOPES = ["BOTH", "INSTRUMENT", "OPTIONS"];
 
 export class ExchangeView {
   constructor(page, problem) {
@@ -78,11 +83,19 @@ export class ExchangeView {
     const value = element("input", { class: "num" });
     const publish = () => {
       const [command, field] = FIGURES[figure.value];
-      return { command, symbol: symbol(), [field]: field === "price" ? value.value : Number(value.value) };
+      return { command, symbol: symbol(), [field]: QUANTITIES.includes(field) ? Number(value.value) : value.value };
     };
     const band = choice("Band", BANDS);
+    const unit = choice("Unit of the limits", ["PRICES", ...MIDPOINTS]);
+    const percent = () => (unit.value === "PRICES" ? {} : { limits: "PERCENTAGE", midpoint: unit.value });
     const low = element("input", { class: "num" });
     const high = element("input", { class: "num" });
+    const wholeNumber = (title) => element("input", { type: "number", min: 0, class: "num", "aria-label": title });
+    const [id, firm, account, maximum] = ["Protection", "Firm", "Account", "Maximum"].map(wholeNumber);
+    const limit = choice("Limit", LIMITS);
+    const counts = choice("Counts", SCOPES);
+    const cancels = choice("Cancels", SCOPES);
+    const protect = () => ({ command: "protect", symbol: symbol(), id: id.value, firm: firm.value, account: account.value, limit: limit.value, maximum: maximum.value, counts: counts.value, cancels: cancels.value });
     const headline = element("input", { placeholder: "Headline" });
     const act = (title, work) => element("button", { type: "button", text: title, onclick: work });
     const symbol = () => this.page.about?.symbol;
@@ -97,7 +110,8 @@ export class ExchangeView {
       element("div", { class: "row" },
         act("Delete bids", () => this.act({ command: "delete-side", symbol: symbol(), side: "BUY" })),
         act("Delete offers", () => this.act({ command: "delete-side", symbol: symbol(), side: "SELL" })),
-        act("Reset book", () => this.act({ command: "reset-book", symbol: symbol() }))),
+        act("Reset book", () => this.act({ command: "reset-book", symbol: symbol() })),
+        act("Reset stream", () => this.act({ command: "reset-stream", symbol: symbol(), channel: this.page.about?.channel }))),
       element("label", { text: "trade" }, trade),
       element("label", { text: "price" }, price),
       element("label", { text: "quantity" }, quantity),
@@ -109,9 +123,22 @@ export class ExchangeView {
       element("label", { text: "value" }, value),
       element("div", { class: "row" }, act("Publish figure", () => this.act(publish()))),
       element("label", { text: "band" }, band),
+      element("label", { text: "in percent of" }, unit),
       element("label", { text: "low" }, low),
       element("label", { text: "high" }, high),
-      element("div", { class: "row" }, act("Set band", () => this.act({ command: "band", symbol: symbol(), kind: band.value, low: low.value, high: high.value }))),
+      element("div", { class: "row" }, act("Set band", () => this.act({ command: "band", symbol: symbol(), kind: band.value, low: low.value, high: high.value, ...percent() }))),
+      element("label", { text: "protection" }, id),
+      element("label", { text: "firm" }, firm),
+      element("label", { text: "account" }, account),
+      element("label", { text: "limit" }, limit),
+      element("label", { text: "maximum in 15 s" }, maximum),
+      element("label", { text: "counts" }, counts),
+      element("label", { text: "cancels" }, cancels),
+      element("div", { class: "row" }, act("Protect", () => this.act(protect()))),
+      element("label", { text: "as a leg of new spreads" }),
+      element("div", { class: "row" },
+        act("Blacklist", () => this.act({ command: "blacklist", symbol: symbol() })),
+        act("Allow", () => this.act({ command: "blacklist", symbol: symbol(), remove: "yes" }))),
       element("label", { text: "news" }, headline),
       element("div", { class: "row" }, act("Publish", () => this.act({ command: "news", headline: headline.value }))));
   }
