@@ -9,9 +9,11 @@ from tempfile import mkdtemp
 
 from deltalake import DeltaTable
 
-from pregao.lake.analytics.reading import LakeTables
+from pregao.lake.analytics.local.session import LocalSession
+from pregao.lake.analytics.reading import LakeDay, LakeFiles
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
+from pregao.lake.execution.spark import SparkRunner
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
 from tests.build_once import build_once
@@ -29,11 +31,7 @@ def lake_of(**settings):
 
 
 def analysed(tables=None, books=False, **settings):
-    """A lake with analytics tables, after books if needed, built once for all tests.
-
-    They are built in this process, in a fraction of the time that Spark needs for such a small day;
-    `assert_same_on_spark` checks that both are equal.
-    """
+    """A lake with analytics tables, after books if needed, built once for all tests."""
     truth = day(**settings) / "truth"
 
     def make(folder):
@@ -41,7 +39,7 @@ def analysed(tables=None, books=False, **settings):
         ingest([str(truth.parent)], lake.location)
         if books:
             build_books(lake.location)
-        analyse(None, lake, tables=tables)
+        analyse(lake, tables=tables)
 
     chosen = {"tables": tables, "books": books, **settings}
     return LakeStore(build_once("analysed", chosen, make)), truth
@@ -59,8 +57,11 @@ def few_partitions(spark):
         spark.conf.set(name, before)
 
 
-def the_day(spark, lake):
-    return LakeTables(spark, lake).day(DATE)
+@contextmanager
+def the_day(lake):
+    """The rows of the day of a lake, of all its channels."""
+    with LocalSession(lake.location) as session:
+        yield LakeDay(session, LakeFiles(lake).day(DATE))
 
 
 def rows(lake, table, **only):
@@ -89,11 +90,10 @@ def truth_lines(truth, name):
 
 
 def assert_same_on_spark(spark, lake, tables=None):
-    """Made again by Spark, the tables have the rows that this process made."""
+    """Made again by tasks on Spark, the tables have the rows that this process made."""
     copy = LakeStore(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
     shutil.copytree(lake.location.path, copy.location.path)
-    with few_partitions(spark):
-        made = analyse(spark, copy, tables=tables, force=True)
+    made = analyse(copy, SparkRunner(spark), tables=tables, force=True)
     for one in made:
         assert one.rows is not None
         assert in_some_order(copy, one.table) == in_some_order(lake, one.table), one.table

@@ -55,12 +55,12 @@ def by_text(found):
 def test_a_table_with_the_columns_of_version_0_1_is_rebuilt(lake, name):
     expected = rows(lake, name)
     assert set(outdated(lake, name, DATE).names) & set(RENAMED)
-    made = {one.table: one.rows for one in analyse(None, lake, tables=[name])}
+    made = {one.table: one.rows for one in analyse(lake, tables=[name])}
     assert made[name] == len(expected)
     assert columns(lake, name) == ANALYTICS[name].spec.schema.names
     assert by_text(rows(lake, name)) == by_text(expected)
     # It is up to date now, and its settings and partitions are those of a new table.
-    assert {one.rows for one in analyse(None, lake, tables=[name])} == {None}
+    assert {one.rows for one in analyse(lake, tables=[name])} == {None}
     metadata = lake.delta(name).metadata()
     assert metadata.partition_columns == ["date"]
     assert "delta.dataSkippingStatsColumns" in metadata.configuration
@@ -76,14 +76,14 @@ def test_days_that_are_not_rebuilt_are_not_lost(lake):
         r"without --date\."
     )
     with pytest.raises(UsageError, match=words):
-        analyse(None, lake, tables=["status"], dates=[DATE])
+        analyse(lake, tables=["status"], dates=[DATE])
     assert lake.delta("status").version() == version
 
 
 def test_one_day_is_rebuilt_where_there_is_no_other(lake):
     expected = rows(lake, "status")
     outdated(lake, "status", DATE)
-    analyse(None, lake, tables=["status"], dates=[DATE])
+    analyse(lake, tables=["status"], dates=[DATE])
     assert by_text(rows(lake, "status")) == by_text(expected)
 
 
@@ -98,9 +98,9 @@ def test_days_count_as_unbuilt_until_they_are_rebuilt(lake, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(LakeStore, "ensure_tables", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            analyse(None, lake, tables=["status"])
+            analyse(lake, tables=["status"])
     assert rows(lake, "status") == []
-    analyse(None, lake, tables=["status"])
+    analyse(lake, tables=["status"])
     assert by_text(rows(lake, "status")) == by_text(expected)
 
 

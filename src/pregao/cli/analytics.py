@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date as Date  # noqa: N812 - a parameter is called date
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.run import TableBuild
+    from pregao.lake.ingest.progress import TaskProgress
     from pregao.lake.storage.lake_store import LakeStore
 
 EPILOG = "\n\n".join(
@@ -23,8 +24,6 @@ EPILOG = "\n\n".join(
         "pregao analytics --lake lake --engine spark",
         "pregao analytics --lake lake --date 2026-05-21 --table bars --interval 15m",
         "pregao query \"SELECT * FROM bars WHERE symbol = 'PETR4'\" --lake lake",
-        "Without --engine, --master, --conf or a configured Spark master, a lake on a local disk "
-        "or S3 is processed as with --engine local: the same rows, in a third of the time.",
     )
 )
 
@@ -68,9 +67,9 @@ def analytics(
     A day is rebuilt, and its rows replaced, only if more data was ingested since the last build.
     """
     from pregao.cli import option_values
-    from pregao.cli.ingest import analytics_session
     from pregao.lake.analytics.bars import known_intervals
-    from pregao.lake.analytics.run import ANALYTICS, analyse, in_order
+    from pregao.lake.analytics.registry import ANALYTICS, in_order
+    from pregao.lake.analytics.run import analyse
     from pregao.lake.analytics.tables import AnalyticsOptions
     from pregao.lake.execution.spark_session import parse_conf
     from pregao.lake.storage.lake_store import LakeStore
@@ -88,9 +87,7 @@ def analytics(
     parse_conf(conf)
     store = LakeStore(lake)
     store.require()
-    session = analytics_session(engine, master, conf, store, quiet=quiet)
     built = analyse(
-        session.spark,
         store,
         dates=dates,
         tables=names,
@@ -104,15 +101,15 @@ def analytics(
         print_level_only_channels(store, built)
 
 
-def progress(quiet: bool) -> Callable[[str, Date], None]:
-    """Return a callback that prints the table being built, if standard error is a terminal."""
-    shown = not quiet and sys.stderr.isatty()
+def progress(quiet: bool) -> TaskProgress:
+    """Return the progress of a build, which prints its steps if standard error is a terminal."""
+    from pregao.lake.ingest.progress import TaskProgress
 
-    def print_step(name: str, day: Date) -> None:
-        if shown:
-            typer.echo(f"{day}: building {name}", err=True)
+    class PrintedProgress(TaskProgress):
+        def step(self, words: str) -> None:
+            typer.echo(words, err=True)
 
-    return print_step
+    return PrintedProgress() if not quiet and sys.stderr.isatty() else TaskProgress()
 
 
 def show(made: Iterable[TableBuild]) -> None:

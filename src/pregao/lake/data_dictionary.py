@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pregao.lake.analytics.run import ANALYTICS
+from pregao.lake.analytics.registry import ANALYTICS
 from pregao.lake.books.schemas import DEFAULT_DEPTH
 from pregao.lake.books.schemas import specs as book_specs
 from pregao.lake.ingest.maintenance import type_name

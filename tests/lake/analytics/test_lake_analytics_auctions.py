@@ -8,7 +8,7 @@ from pregao.lake.analytics.run import analyse
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics.test_lake_analytics_examples import CHANNEL, Tape
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
-from tests.lake.analytics_support import DATE, analysed, few_partitions, messages, rows
+from tests.lake.analytics_support import DATE, analysed, messages, rows
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ DEFINED = 77
 
 
 @pytest.fixture(scope="module")
-def by_hand(spark, tmp_path_factory):
+def by_hand(tmp_path_factory):
     """Auctions that end as the exchange ends them: publications are withdrawn first."""
     tape = Tape()
 
@@ -194,8 +194,7 @@ def by_hand(spark, tmp_path_factory):
     tape.rows["packets"] = [{"channel": CHANNEL, "date": DATE}]
     lake = LakeStore(tmp_path_factory.mktemp("auctions") / "lake")
     tape.write(lake)
-    with few_partitions(spark):
-        analyse(spark, lake, tables=["auctions"])
+    analyse(lake, tables=["auctions"])
     return sorted(rows(lake, "auctions"), key=lambda row: row["auction"])
 
 

@@ -16,7 +16,7 @@ from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.schemas import DATE_FIELD
 from pregao.lake.storage.commit_unit import TableSpec
 from pregao.lake.storage.lake_store import LakeStore
-from tests.lake.analytics_support import DATE, few_partitions, rows, the_day
+from tests.lake.analytics_support import DATE, rows, the_day
 from tests.lake.days import day
 
 CLOCK_LAG_S = -16
@@ -54,7 +54,7 @@ def shifted(capture, seconds, wrong=()):
 
 
 @pytest.fixture(scope="module")
-def lake(spark):
+def lake():
     """A day whose incremental stream was captured by a clock 16 seconds late, twice wrong."""
     folder = Path(mkdtemp(prefix="pregao-clock-"))
     for capture in day(seed=3, instruments=2, duration="10s").glob("*.pcap"):
@@ -64,8 +64,7 @@ def lake(spark):
     lake = LakeStore(folder / "lake")
     ingest([str(path) for path in sorted(folder.glob("*.pcap"))], lake.location)
     lake.ensure_tables([BEFORE])
-    with few_partitions(spark):
-        analyse(spark, lake, tables=["latency_minutes"])
+    analyse(lake, tables=["latency_minutes"])
     return lake
 
 
@@ -124,10 +123,11 @@ def test_the_command_prints_the_offsets(lake):
     assert list(_clocks(lake, set())) == []
 
 
-def test_time_columns_are_marked(spark, lake):
+def test_time_columns_are_marked(lake):
     for table in ("clock_offsets", "latency", "latency_minutes"):
         for field in lake.schema(table):
             ours = field.name not in BEFORE.schema.names
             if ours and field.name.startswith(("p", "max", "network", "t1", "offset")):
                 assert field.name == "packets" or field.name.endswith("_ns"), (table, field.name)
-    assert clock_offsets(the_day(spark, lake)).columns[0] == "channel"
+    with the_day(lake) as rows_of_day:
+        assert clock_offsets(rows_of_day).columns[0] == "channel"

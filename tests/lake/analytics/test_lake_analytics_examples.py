@@ -9,7 +9,7 @@ from pregao.lake.analytics.run import analyse
 from pregao.lake.ingest.tables import table_specs
 from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.lake_store import LakeStore
-from tests.lake.analytics_support import DATE, few_partitions, rows
+from tests.lake.analytics_support import DATE, rows
 from tests.lake.lake_support import ingest_row, write_file
 
 CHANNEL = 51
@@ -236,7 +236,7 @@ def busts(tape):
 
 
 @pytest.fixture(scope="module")
-def lake(spark, tmp_path_factory):
+def lake(tmp_path_factory):
     lake = LakeStore(tmp_path_factory.mktemp("examples") / "lake")
     tape = Tape()
     for example in (cleared, iceberg, self_trade, stops, corrections, busts):
@@ -247,8 +247,7 @@ def lake(spark, tmp_path_factory):
     ]
     tape.rows["packets"] = [{"channel": CHANNEL, "date": DATE}]
     tape.write(lake)
-    with few_partitions(spark):
-        analyse(spark, lake, tables=["trades", "orders", "session_stats"])
+    analyse(lake, tables=["trades", "orders", "session_stats"])
     return lake
 
 

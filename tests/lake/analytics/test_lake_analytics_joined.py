@@ -168,7 +168,7 @@ def joined(tmp_path_factory):
     path = tmp_path_factory.mktemp("private") / "orders.pcap"
     ingest([private_capture(path, requests, reports)], lake.location)
     add(lake, TICKS, ticks)
-    analyse(None, lake, tables=["trades", "latency", "orders"])
+    analyse(lake, tables=["trades", "latency", "orders"])
     return lake, ticks, after, answered
 
 
@@ -177,7 +177,7 @@ def with_books():
     """The day with the books that the lake builds itself."""
     lake, _ = lake_of(**SETTINGS)
     build_books(lake.location, BookOptions(depth=DEPTH))
-    analyse(None, lake, tables=["trades", "orders"])
+    analyse(lake, tables=["trades", "orders"])
     ticks = sorted(rows(lake, "ticks"), key=lambda tick: tick["event"])
     return lake, ticks, book_rows(lake)[1], None
 

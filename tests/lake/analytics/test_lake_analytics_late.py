@@ -10,7 +10,6 @@ from tests.lake.analytics.test_lake_analytics_orders import final_books
 from tests.lake.analytics_support import (
     analysed,
     assert_same_on_spark,
-    few_partitions,
     messages,
     rows,
     the_day,
@@ -117,7 +116,7 @@ def test_on_perfect_data_rows_after_the_first_known_statistics_are_equal(setting
             assert {"volume", "vwap", "trades"} <= set(row["compared"])
 
 
-def test_a_trade_that_was_lost_after_the_first_known_statistics_shows(spark, late):
+def test_a_trade_that_was_lost_after_the_first_known_statistics_shows(late):
     lake, _ = late
     equal = [row for row in rows(lake, "session_stats") if row["equal"] and row["trades"] > 1]
     security_id = equal[0]["security_id"]
@@ -126,8 +125,7 @@ def test_a_trade_that_was_lost_after_the_first_known_statistics_shows(spark, lat
         key=lambda row: row["event"],
     )
     lost = f"security_id = {security_id} and trade_id = {last['trade_id']}"
-    with few_partitions(spark):
-        day = the_day(spark, lake)
+    with the_day(lake) as day:
         left = stored_trades(day).where(f"not ({lost})")
         found = session_stats(day, left).where(f"security_id = {security_id}").collect()
     assert {"volume", "trades"} <= set(found[-1]["differences"])

@@ -5,10 +5,12 @@ import pytest
 
 from pregao.clock import MINUTE
 from pregao.lake.analytics.latency import latency_minutes
+from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.reading import incremental_templates
+from pregao.lake.storage.filesystem import Location
 from tests.lake.analytics.test_lake_analytics_orders import OLD, OLD_TABLES
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
-from tests.lake.analytics_support import analysed, few_partitions, messages, rows
+from tests.lake.analytics_support import analysed, messages, rows
 
 RECOVERY = 1 << 5
 BY_HAND = 1 << 3 | 1 << 6
@@ -106,7 +108,7 @@ def test_percentiles_of_a_minute_are_those_of_its_events():
         assert shares == pytest.approx(np.percentile(own, [50, 90, 99, 99.9]), rel=1e-12)
 
 
-def test_an_event_counts_in_the_minute_in_which_it_was_sent(spark):
+def test_an_event_counts_in_the_minute_in_which_it_was_sent(tmp_path):
     """Also one that was captured in the next minute, or that lacks some measures."""
     names = ("t5_ns", "t11_ns", "network_raw_ns", "network_ns", "feed_difference_ns")
     columns = ", ".join(["channel smallint", *[f"{name} bigint" for name in names]])
@@ -115,8 +117,8 @@ def test_an_event_counts_in_the_minute_in_which_it_was_sent(spark):
         (1, None, MINUTE, -17, 3, 7),
         (1, None, MINUTE + 1, -16, 4, 9),
     ]
-    with few_partitions(spark):
-        found = latency_minutes(spark.createDataFrame(events, columns)).collect()
+    with LocalSession(Location.parse(tmp_path)) as session:
+        found = latency_minutes(session.createDataFrame(events, columns)).collect()
     counts = {
         (row["minute_ns"], row["measure"]): (row["events"], row["p50_ns"], row["max_ns"])
         for row in found

@@ -48,7 +48,7 @@ def build_lake(lake, captures):
     """A lake with captures and all of their analytics."""
     assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
     build_books(str(lake))
-    analyse(None, LakeStore(str(lake)), tables=TABLES)
+    analyse(LakeStore(str(lake)), tables=TABLES)
     return lake
 
 
@@ -71,7 +71,7 @@ def legacy(day, tmp_path_factory):
 def test_packets_without_a_sending_time_set_no_clock_offset(legacy):
     packets = Counter(row["sending_time_ns"] > 0 for row in rows(legacy, "legacy_packets"))
     assert packets[False] > 100  # later chunks of a message
-    analyse(None, LakeStore(str(legacy)), tables=["clock_offsets"])
+    analyse(LakeStore(str(legacy)), tables=["clock_offsets"])
     found = rows(legacy, "clock_offsets")
     assert sum(row["packets"] for row in found) == packets[True]
     # Sending times have milliseconds.
@@ -216,7 +216,7 @@ def test_levels_are_no_orders(tmp_path):
     folder = simulated(tmp_path / "day", LegacyDepth.PRICES, duration_ns=8 * SECOND)
     lake = tmp_path / "lake"
     assert ingest([str(path) for path in sorted(folder.glob("*Legacy*.pcap"))], str(lake)).committed
-    analyse(None, LakeStore(str(lake)), tables=ANALYTICS)
+    analyse(LakeStore(str(lake)), tables=ANALYTICS)
     assert rows(lake, "orders") == []
     assert rows(lake, "status")
 
@@ -273,7 +273,7 @@ def lake_of(folder, monkeypatch, incremental, snapshots=(), tables=("session_sta
             writer.write(NOON * SECOND + at, frame)
     lake = LakeStore(str(folder / "lake"))
     assert ingest([str(folder / "a.pcap")], str(folder / "lake")).committed
-    analyse(None, lake, tables=["trades", "venue_trades", *tables])
+    analyse(lake, tables=["trades", "venue_trades", *tables])
     return folder / "lake"
 
 
@@ -348,6 +348,18 @@ def test_002_7_a_wrong_average_is_found(tmp_path, monkeypatch):
     assert stats["differences"] == ["vwap"]
 
 
+def test_002_10_3_a_deleted_average_is_none(tmp_path, monkeypatch):
+    incremental = [
+        new_session(1),
+        entries_at(2, trade(10, 100, "10"), entry("9", 0, SHARE, 1, price="10")),
+        entries_at(3, trade(20, 50, "11", TradeCondition="X")),
+        entries_at(4, trade(10, None, "10", action=2), entry("9", 2, SHARE, 1, price="10")),
+    ]
+    (stats,) = rows(lake_of(tmp_path, monkeypatch, incremental), "session_stats")
+    assert stats["published_vwap"] is None
+    assert "vwap" not in stats["differences"]
+
+
 def test_002_6_1_statistics_of_a_snapshot_are_as_of_its_last_message(tmp_path, monkeypatch):
     shown = [
         {"MDEntryType": "B", "MDEntrySize": 1, "TradeVolume": 100},
@@ -408,10 +420,10 @@ def test_002_9_1_1_a_change_without_a_price_keeps_it_in_the_lake(tmp_path, monke
 
 def test_days_of_the_legacy_feed_are_rebuilt_when_its_translation_changes(tmp_path, monkeypatch):
     lake = LakeStore(str(lake_of(tmp_path, monkeypatch, venues(), tables=())))
-    again = analyse(None, lake, tables=["trades", "venue_trades"])
+    again = analyse(lake, tables=["trades", "venue_trades"])
     assert {each.rows for each in again} == {None}
     monkeypatch.setattr("pregao.lake.analytics.run.LEGACY_RULES", -1)
-    again = analyse(None, lake, tables=["trades", "venue_trades"])
+    again = analyse(lake, tables=["trades", "venue_trades"])
     assert [(each.table, each.rows) for each in again] == [("trades", 2), ("venue_trades", 4)]
 
 

@@ -19,7 +19,7 @@ def session_and_lake(tmp_path_factory):
     session = Session(folder)
     lake = LakeStore(tmp_path_factory.mktemp("lake") / "lake")
     ingest([str(folder)], lake.location)
-    analyse(None, lake, tables=("trades", "session_stats", "bars"))
+    analyse(lake, tables=("trades", "session_stats", "bars"))
     return session, lake
 
 

@@ -7,22 +7,21 @@ import typer
 from typer.testing import CliRunner
 
 from pregao.cli.analytics import analytics
-from pregao.errors import PregaoError, UsageError
-from pregao.lake.analytics import writing
-from pregao.lake.analytics.run import ANALYTICS, analyse, in_order
+from pregao.errors import UsageError
+from pregao.lake.analytics.registry import ANALYTICS, in_order
+from pregao.lake.analytics.run import analyse
 from pregao.lake.analytics.tables import AnalyticsOptions
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage import delta
-from tests.lake.analytics_support import DATE, few_partitions, lake_of, rows
+from tests.lake.analytics_support import DATE, lake_of, rows
 from tests.lake.days import day
 
 SMALL = {"seed": 3, "instruments": 2, "duration": "10s"}
 OTHER = {**SMALL, "profile": "derivatives"}
 
 
-def analyzed_rows(spark, lake, **options):
-    with few_partitions(spark):
-        return {one.table: one.rows for one in analyse(spark, lake, **options)}
+def analyzed_rows(lake, **options):
+    return {one.table: one.rows for one in analyse(lake, **options)}
 
 
 def test_tables_come_after_those_they_are_derived_from():
@@ -34,23 +33,23 @@ def test_tables_come_after_those_they_are_derived_from():
     ]  # fmt: skip
 
 
-def test_a_day_is_rebuilt_only_when_it_has_more_data(spark):
+def test_a_day_is_rebuilt_only_when_it_has_more_data():
     lake, _ = lake_of(**SMALL)
-    first = analyzed_rows(spark, lake, tables=["bars"], wanted=AnalyticsOptions(("1m",)))
+    first = analyzed_rows(lake, tables=["bars"], wanted=AnalyticsOptions(("1m",)))
     assert first == {"trades": len(rows(lake, "trades")), "bars": len(rows(lake, "bars"))}
     trades = rows(lake, "trades")
     version = lake.delta("trades").version()
 
-    assert analyzed_rows(spark, lake, tables=["trades"]) == {"trades": None}
+    assert analyzed_rows(lake, tables=["trades"]) == {"trades": None}
     assert lake.delta("trades").version() == version
 
-    assert analyzed_rows(spark, lake, tables=["trades"], force=True) == {"trades": len(trades)}
+    assert analyzed_rows(lake, tables=["trades"], force=True) == {"trades": len(trades)}
     assert lake.delta("trades").version() == version + 1
     assert rows(lake, "trades") == trades
 
     ingest([str(day(**OTHER))], lake.location)
     # An interval once asked for is kept up to date.
-    later = analyzed_rows(spark, lake, tables=["bars"], wanted=AnalyticsOptions(("15m",)))
+    later = analyzed_rows(lake, tables=["bars"], wanted=AnalyticsOptions(("15m",)))
     assert later["trades"] > len(trades)
     grown = rows(lake, "trades")
     assert len(grown) == later["trades"]
@@ -59,9 +58,9 @@ def test_a_day_is_rebuilt_only_when_it_has_more_data(spark):
     assert lake.delta("trades").version() == version + 2
 
 
-def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
+def test_concurrent_replacements_of_a_day_do_not_add_rows(monkeypatch):
     lake, _ = lake_of(**SMALL)
-    analyzed_rows(spark, lake, tables=["trades"])
+    analyzed_rows(lake, tables=["trades"])
     trades = rows(lake, "trades")
     calls = []
     original = delta.commit_changes
@@ -70,24 +69,13 @@ def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
         calls.append(change)
         if len(calls) == 1:
             # Between our read of the table and our change of it, another writer is faster.
-            analyzed_rows(spark, lake, tables=["trades"], force=True)
+            analyzed_rows(lake, tables=["trades"], force=True)
         original(*change)
 
     monkeypatch.setattr(delta, "commit_changes", interfere)
-    analyzed_rows(spark, lake, tables=["trades"], force=True)
+    analyzed_rows(lake, tables=["trades"], force=True)
     assert len(calls) == 3
     assert rows(lake, "trades") == trades
-
-
-def test_a_failure_in_a_task_is_one_line(spark):
-    lake, _ = lake_of(**SMALL)
-    table = ANALYTICS["trades"]
-    lake.ensure_tables([table.spec])
-    frame = spark.range(1).selectExpr(
-        *[f"1 div {'id' if name == 'security_id' else '1'} as {name}" for name in table.sort_by]
-    )
-    with pytest.raises(PregaoError, match=r"^trades of 2026-05-21 could not be built: .*by zero"):
-        writing.replace_day(lake, table, frame, DATE, 1)
 
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -101,16 +89,15 @@ def run(*arguments):
     return result.output
 
 
-def test_the_command_reports_what_it_built(spark):
+def test_the_command_reports_what_it_built():
     lake, _ = lake_of(**SMALL)
-    with few_partitions(spark):
-        output = run("--lake", lake.location, "--table", "trades,bars", "--interval", "60s,1m")
-        assert "bars" in output
-        assert f"{len(rows(lake, 'trades'))}" in output
-        assert {bar["interval"] for bar in rows(lake, "bars")} == {"1m"}
-        again = run("--lake", lake.location, "--table", "trades", "--date", DATE)
-        assert "up to date" in again
-        assert run("--lake", lake.location, "--table", "trades", "--quiet") == ""
+    output = run("--lake", lake.location, "--table", "trades,bars", "--interval", "60s,1m")
+    assert "bars" in output
+    assert f"{len(rows(lake, 'trades'))}" in output
+    assert {bar["interval"] for bar in rows(lake, "bars")} == {"1m"}
+    again = run("--lake", lake.location, "--table", "trades", "--date", DATE)
+    assert "up to date" in again
+    assert run("--lake", lake.location, "--table", "trades", "--quiet") == ""
     before = lake.table_names()
     with pytest.raises(UsageError, match="has no data of 2026-05-22; it has 2026-05-21"):
         run("--lake", lake.location, "--date", DATE + datetime.timedelta(1))

@@ -6,7 +6,7 @@ from pregao.lake.analytics.session_stats import session_starts, session_stats
 from pregao.lake.analytics.trades import stored_trades
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
-from tests.lake.analytics_support import analysed, few_partitions, messages, rows, the_day
+from tests.lake.analytics_support import analysed, messages, rows, the_day
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_000_13_8_and_14_3_published_figures_equal_ours_on_a_clean_day(lake):
         assert row["session_start_ns"] is not None
 
 
-def test_000_14_3_sessions_begin_where_the_rules_reset_the_statistics(spark, lake):
+def test_000_14_3_sessions_begin_where_the_rules_reset_the_statistics(lake):
     phases, expected = Phases(), set()
     for row in rows(lake, "instruments"):
         phases.define(row["security_id"], GroupKey(row["security_group"]))
@@ -49,18 +49,18 @@ def test_000_14_3_sessions_begin_where_the_rules_reset_the_statistics(spark, lak
         for change in changes:
             if isinstance(change, StatisticsReset):
                 expected |= {(one, at + row["index_in_packet"]) for one in change.security_ids}
-    found = session_starts(the_day(spark, lake)).collect()
+    with the_day(lake) as day:
+        found = session_starts(day).collect()
     assert {(row["security_id"], row["place"]) for row in found} == expected
     assert len(found) == len(expected) > 0
 
 
-def test_losses_show_as_a_difference(spark, lake):
+def test_losses_show_as_a_difference(lake):
     busted = {row["security_id"] for row in rows(lake, "trades") if row["busted"]}
     counted = [row for row in rows(lake, "trades") if row["security_id"] not in busted]
     highest = max(counted, key=lambda row: row["price"])
     lost = f"security_id = {highest['security_id']} and price = {highest['price']}"
-    with few_partitions(spark):
-        day = the_day(spark, lake)
+    with the_day(lake) as day:
         left = stored_trades(day).where(f"not ({lost})")
         found = [row for row in session_stats(day, left).collect() if not row["equal"]]
     assert [row["security_id"] for row in found] == [highest["security_id"]]

@@ -49,7 +49,7 @@ def build_lake(lake, captures):
     """A lake with captures, their books and their analytics."""
     assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
     build_books(str(lake))
-    analyse(None, LakeStore(str(lake)), tables=["trades", "bars"])
+    analyse(LakeStore(str(lake)), tables=["trades", "bars"])
     return lake
 
 

@@ -206,7 +206,7 @@ def trades_file(folder):
 
 def test_bars_and_trades_are_derived_from_the_levels_too(whole):
     folder, lake, _ = whole
-    analyse(None, lake, tables=["trades", "bars"])
+    analyse(lake, tables=["trades", "bars"])
     trades = rows(lake.location.uri, "trades")
     traded = {(line["security_id"], line["trade_id"]) for line in json_lines(trades_file(folder))}
     assert {(row["security_id"], row["trade_id"]) for row in trades} == traded

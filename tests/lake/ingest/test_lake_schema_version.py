@@ -33,7 +33,6 @@ from pregao.umdf.packets import PacketHeader, encode_packet
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.templates import END_OF_EVENT, IMPLIED
 from tests.exchange.floor import share
-from tests.lake.analytics_support import few_partitions
 from tests.lake.days import day, rows
 from tests.schemas.plain_facts import published_file
 
@@ -92,8 +91,7 @@ def test_an_order_is_implied_by_the_version_of_its_own_message(tmp_path, spark):
     write_capture(tmp_path / "mixed.pcap", [[order(9, 1)], [order(10, 2), order(9, 3)]])
     lake = LakeStore(tmp_path / "lake")
     ingest([str(tmp_path / "mixed.pcap")], lake.location)
-    with few_partitions(spark):
-        analyse(spark, lake, tables=["orders"])
+    analyse(lake, tables=["orders"])
     found = {row["secondary_order_id"]: row["implied"] for row in rows(tmp_path / "lake", "orders")}
     assert found == {1: None, 2: True, 3: None}
 
@@ -124,8 +122,7 @@ def test_an_older_lake_is_read_without_the_column(old_lake, spark):
     frame = table_frame(lake, ORDERS, spark)
     assert "schema_version" not in frame.columns
     assert frame.count() == len(rows(old_lake, ORDERS)) > 0
-    with few_partitions(spark):
-        analyse(spark, lake, tables=["orders"])
+    analyse(lake, tables=["orders"])
     assert {row["implied"] for row in rows(old_lake, "orders")} == {False}
 
 
@@ -248,7 +245,7 @@ def test_000_14_2_a_query_over_days_of_versions_16_and_17(tmp_path):
         path = tmp_path / f"{version}.pcap"
         trading_day(path, min(version, NEWEST), at, stated_version=stated)
         ingest([str(path)], str(lake))
-    analyse(None, LakeStore(lake), tables=["status", "auctions"])
+    analyse(LakeStore(lake), tables=["status", "auctions"])
     sql = f"SELECT schema_version, trading_session_sub_id AS phase FROM {PHASES} ORDER BY date, "
     found = {}
     for row in asked(lake, sql + "sequence_number"):

@@ -59,13 +59,13 @@ def lake(tmp_path_factory):
 def read(monkeypatch):
     """The files that were opened, by table, as a query was planned."""
     found: dict[str, int] = {}
-    opened = duckdb_engine._open
+    opened = duckdb_engine.open_files
 
-    def count(connection, table):
-        found[table.name] = table.actions.num_rows
-        return opened(connection, table)
+    def count(connection, view, table):
+        found[view] = table.actions.num_rows
+        return opened(connection, view, table)
 
-    monkeypatch.setattr(duckdb_engine, "_open", count)
+    monkeypatch.setattr(duckdb_engine, "open_files", count)
     return found
 
 
@@ -76,10 +76,10 @@ def answer(lake, sql):
 @pytest.fixture(scope="module")
 def everything(lake):
     """DuckDB over all files of the lake: what a query is to give."""
-    tables = [duckdb_engine._Table.of(lake, name) for name in lake.table_names()]
+    tables = [duckdb_engine.TableFiles.of(lake, name) for name in lake.table_names()]
     session = open_session(file for table in tables for file in table.local_files())
     for table in tables:
-        duckdb_engine._open(session, table)
+        duckdb_engine.open_files(session, table.name, table)
     duckdb_engine._make_views(session, define_views(lake, view_names(lake.table_names())))
     yield session
     session.close()

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.lake.analytics.engine import Column, DataFrame, F, spark_type
-from pregao.lake.analytics.reading import INSTRUMENT, LakeDay
+from pregao.lake.analytics.reading import INSTRUMENT, LakeDay, LakeFiles
 from pregao.lake.analytics.tables import (
     AVERAGE,
     NOTIONAL,
@@ -162,12 +162,12 @@ def midnight_ns(date: datetime.date) -> int:
     return day_begins_ns((date - datetime.date(1970, 1, 1)).days)
 
 
-def kept_intervals(day: LakeDay) -> list[str]:
+def kept_intervals(files: LakeFiles, date: datetime.date) -> list[str]:
     """Return the intervals of existing bars, which every later build updates too."""
-    if not day.has(NAME):
+    if date not in files.paths(NAME):
         return []
-    found = day.tables.lake.delta(NAME).to_pyarrow_table(
-        columns=["interval"], filters=[(DATE, "=", day.date)]
+    found = files.lake.delta(NAME).to_pyarrow_table(
+        columns=["interval"], filters=[(DATE, "=", date)]
     )
     return sorted(found["interval"].unique().to_pylist())
 

@@ -17,10 +17,9 @@ from pregao.clock import MILLISECOND
 from pregao.lake.analytics.engine import DataFrame, F, Window, all_of
 from pregao.lake.analytics.legacy import LEGACY_PACKETS
 from pregao.lake.analytics.reading import LakeDay
-from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column, conform
 
 PACKETS = "packets"
-INGESTS = "ingests"
 FLOW = ("channel", "stream", "feed", "capture_id")
 """Key of an offset: a channel's stream, as one capture has it from one feed."""
 
@@ -79,7 +78,8 @@ def clock_offsets(day: LakeDay) -> DataFrame:
             F.sum(F.when(~plausible, F.col("count")).otherwise(0)).alias("outliers"),
         )
     )
-    names = day.tables.frame(INGESTS).select("capture_id", "name").dropDuplicates(["capture_id"])
+    captures = [(own, capture.name) for own, capture in day.tables.captures.items()]
+    names = day.session.createDataFrame(captures, "capture_id string, name string")
     return conform(found.join(F.broadcast(names), "capture_id", "left"), COLUMNS)
 
 
@@ -93,6 +93,6 @@ CLOCK_OFFSETS = AnalyticsTable(
     COLUMNS,
     _build,
     others=(PACKETS, LEGACY_PACKETS),
-    spread_by=("channel",),
+    scope=Scope.CHANNEL,
     sort_by=("channel", "stream", "feed", "capture_id"),
 )

@@ -28,7 +28,7 @@ from pregao.lake.analytics.reading import (
     is_recovery,
     message_table,
 )
-from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column, conform
 from pregao.lake.analytics.trades import CONDITIONS
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
@@ -126,7 +126,7 @@ def _with_network_times(events: DataFrame, offsets: DataFrame) -> DataFrame:
 def _legacy_times(day: LakeDay) -> Iterator[DataFrame]:
     """Yield the times of the legacy feed's entries, statuses and definitions."""
     if day.has(LEGACY_ENTRIES):
-        yield legacy_times(day.table(LEGACY_ENTRIES), day.left_out)
+        yield legacy_times(day.table(LEGACY_ENTRIES), day.excluded)
     for template in (SECURITY_STATUS, SECURITY_GROUP_PHASE, *SECURITY_DEFINITIONS):
         messages = day.legacy_messages(template)
         if messages is not None:
@@ -207,7 +207,7 @@ LATENCY = AnalyticsTable(
     incremental_templates(),
     (*REPORTS, *REQUESTS),
     (CLOCK_OFFSETS.name,),
-    spread_by=("channel", f"t11_ns div {MINUTE}"),
+    scope=Scope.CHANNEL,
     sort_by=("channel", "event"),
 )
 
@@ -271,6 +271,6 @@ LATENCY_MINUTES = AnalyticsTable(
     MINUTE_COLUMNS,
     _build_minutes,
     needs=(LATENCY.name,),
-    spread_by=("channel",),
+    scope=Scope.CHANNEL,
     sort_by=("channel", "minute_ns", "measure"),
 )

@@ -40,7 +40,7 @@ from pregao.lake.analytics.flow_messages import (
     flow_acts,
     open_span,
 )
-from pregao.lake.analytics.reading import LakeDay, dates_with_data
+from pregao.lake.analytics.reading import LakeDay, LakeFiles
 from pregao.lake.storage.lake_store import LakeStore
 
 WINDOW_NS = 100 * MILLISECOND
@@ -124,7 +124,7 @@ def measure_flow(
 ) -> OrderFlowStatistics:
     """Measure a channel on a day; by default the last day, and its busiest channel."""
     lake.require()
-    days = dates_with_data(lake)
+    days = LakeFiles(lake).days()
     if not days:
         raise UsageError(f"{lake.location} has no captures yet: ingest some first.")
     chosen = days[-1] if day is None else day

@@ -7,9 +7,6 @@ tables' files, as the tasks of a build do.
 
 from __future__ import annotations
 
-import os
-import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,11 +31,10 @@ from pregao.lake.analytics import _kernels
 from pregao.lake.analytics.engine import DataFrame, spark_type
 from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.tables import PRICE, column
-from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import nulled, prices
 from pregao.lake.books.legacy_reader import LEGACY
-from pregao.lake.books.planner import plan_day, plan_tasks
-from pregao.lake.books.task import BookTask, BuildSettings
+from pregao.lake.books.planner import plan_tasks
+from pregao.lake.books.task import BookTask, BuildSettings, DayInputs
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.gap_columns import GapCounters
 from pregao.umdf.gaps import GapStep
@@ -88,33 +84,24 @@ def snapshot_orders(day: LakeDay, *, legacy: bool = True) -> DataFrame:
 
     With ``legacy``, also returns the order updates of the legacy feed.
     """
-    tasks = _tasks(day, legacy)
-    if not tasks:
-        nothing: DataFrame = day.spark.createDataFrame([], _NAMED)
-        return nothing
+    found = [found_by(task) for task in _tasks(day, legacy)]
+    return day.session.from_arrow(found, _NAMED)
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for blob in batch.column(0).to_pylist():
-                task = pickle.loads(blob)  # noqa: S301 - sent by our own driver
-                yield from found_by(task).to_batches()
 
-    blobs = [(pickle.dumps(task),) for task in tasks]
-    sent: DataFrame = day.spark.createDataFrame(blobs, "task binary")
-    return sent.repartition(len(tasks)).mapInArrow(work, _NAMED)
+def matters(inputs: DayInputs) -> bool:
+    """Whether snapshots of a channel's day have orders that its messages lack.
+
+    Where no message is missing, they add nothing; the legacy feed's orders are read here.
+    """
+    return inputs.inputs.protocol == LEGACY or len(inputs.day.gaps) > 0
 
 
 def _tasks(day: LakeDay, legacy: bool) -> list[BookTask]:
     """Return tasks for the legacy feed's channels, and for channels with missing packets."""
-    catalogue = FileCatalog(day.tables.lake)
-    parallelism = os.cpu_count() or 1  # as for books; Spark Connect does not report its own
     tasks = []
-    for channel in catalogue.channels(day.date):
-        inputs = plan_day(catalogue, day.date, channel)
-        is_legacy = inputs.inputs.protocol == LEGACY
-        if (is_legacy and not legacy) or not (is_legacy or len(inputs.day.gaps)):
-            continue  # no message is missing: snapshots add nothing
-        tasks += plan_tasks(inputs, _NOTHING_TO_WRITE, parallelism)
+    for inputs in day.book_inputs():
+        if matters(inputs) and (legacy or inputs.inputs.protocol != LEGACY):
+            tasks += plan_tasks(inputs, _NOTHING_TO_WRITE, 1, day.part)
     return [task for task in tasks if not task.inputs.day.of_levels]
 
 

@@ -121,10 +121,10 @@ _REQUEST = ("session_id", "cl_ord_id", "order_id", *TIMES)
 def orders(day: LakeDay) -> DataFrame:
     """Return the histories of the day's orders."""
     # Read from the files once, regardless of the number of uses.
-    found = day.tables.keep(snapshot_orders(day))
+    found = day.keep(snapshot_orders(day))
     lives = _lives(_with_fills(day, _with_sizes(_acts(day, found))))
     # Chains read all orders three times.
-    ended = day.tables.keep(_with_clearings(day, lives, found.where(F.col("action") == LOST)))
+    ended = day.keep(_with_clearings(day, lives, found.where(F.col("action") == LOST)))
     chained = with_chains(ended)
     if day.has(TICKS):
         queued = _with_queue_positions(day, chained)
@@ -136,7 +136,7 @@ def orders(day: LakeDay) -> DataFrame:
 
 def order_acts(day: LakeDay) -> DataFrame:
     """Return the binary feed's updates of single orders, each with whether a trade caused it."""
-    found = day.tables.keep(snapshot_orders(day, legacy=False))
+    found = day.keep(snapshot_orders(day, legacy=False))
     return _with_fills(day, _with_sizes(_acts(day, found)))
 
 
@@ -187,7 +187,7 @@ def _acts(day: LakeDay, found: DataFrame) -> DataFrame:
         F.col("md_entry_prev_size").alias("stated_before"),
         F.col("entering_firm").alias("firm"),
         F.col("md_insert_timestamp_ns").alias("insert_ns"),
-        day.tables.is_implied(order_messages).alias("implied"),
+        day.is_implied(order_messages).alias("implied"),
         is_recovery().alias("recovery"),
     )
     deleted = day.messages(DELETE_ORDER).select(

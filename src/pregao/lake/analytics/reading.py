@@ -1,14 +1,18 @@
-"""Tables of a lake as the engine reads them, one day at a time."""
+"""Tables of a lake that analytics are built from: of a day, a channel, or some instruments.
+
+The driver lists the files (`LakeFiles`); tasks read their rows (`LakeDay`).
+"""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, NamedTuple
 
-import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.legacy import (
@@ -17,6 +21,7 @@ from pregao.lake.analytics.legacy import (
     LEGACY_PACKETS,
     LEGACY_SNAPSHOTS,
     LEGACY_SOURCES,
+    LEGACY_TABLES,
     LegacyExclusions,
     left_out,
     legacy_instruments,
@@ -26,12 +31,19 @@ from pregao.lake.analytics.legacy import (
     legacy_venue_trades,
 )
 from pregao.lake.analytics.local.session import LocalSession
+from pregao.lake.books.catalog import FileCatalog
+from pregao.lake.books.planner import plan_day
+from pregao.lake.books.reader import SecurityRange
+from pregao.lake.books.task import DayInputs
 from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
+from pregao.lake.sql.table_files import TableFiles
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import ONLY_SNAPSHOT, Stream
 from pregao.umdf.templates import (
+    CHANNEL_RESET,
     DELETED,
     IMPLIED,
     IMPLIED_SINCE,
@@ -43,12 +55,19 @@ from pregao.umdf.templates import (
     SNAPSHOT_HEADER,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 INSTRUMENTS = "instruments"
 INSTRUMENT = ("channel", "security_id")
 """Key of an instrument: two channels may have the same security ID."""
+INGESTS = "ingests"
+_OF_CHANNEL = frozenset({SECURITY_GROUP_PHASE, CHANNEL_RESET})
+"""Templates whose messages concern all instruments of a group or channel."""
+_ENTRYPOINT = "ep_"
+_VERSIONS = "channel smallint, first_ns bigint, version int"
+
+
+def is_entrypoint(table: str) -> bool:
+    """Whether a table has messages of order entry."""
+    return table.startswith(_ENTRYPOINT)
 
 
 def message_table(template: int) -> str:
@@ -98,101 +117,204 @@ def one_name(column: str, names: Mapping[str, str]) -> Column:
     return found
 
 
-def files_by_day(lake: LakeStore, name: str) -> dict[datetime.date, list[str]]:
-    """Return the files of a table by day."""
-    found: dict[datetime.date, list[str]] = {}
-    actions = pa.table(lake.delta(name).get_add_actions(flatten=True))
-    for path, date in zip(
-        actions["path"].to_pylist(), actions[f"partition.{DATE}"].to_pylist(), strict=True
-    ):
-        found.setdefault(date, []).append(path)
-    return found
+class LakeFiles:
+    """Files of a lake's tables; each log is read once, later ingests are not visible."""
 
-
-def dates_with_data(lake: LakeStore) -> list[datetime.date]:
-    """Return the days with packets, of either feed."""
-    present = set(lake.table_names()).intersection(("packets", LEGACY_PACKETS))
-    return sorted({day for name in present for day in files_by_day(lake, name)})
-
-
-class LakeTables:
-    """Tables of a lake, each opened once; later ingests are not visible."""
-
-    def __init__(self, spark: SparkSession | LocalSession, lake: LakeStore) -> None:
-        self.spark: Any = spark
+    def __init__(self, lake: LakeStore) -> None:
         self.lake = lake
         self._names = frozenset(lake.table_names())
-        self._frames: dict[tuple[str, datetime.date | None], DataFrame] = {}
-        self._files: dict[str, dict[datetime.date, list[str]]] = {}
-        self._kept: list[DataFrame] = []
+        self._tables: dict[str, TableFiles] = {}
+        self._paths: dict[str, dict[datetime.date, list[str]]] = {}
+        self._legacy: dict[datetime.date, LegacyExclusions] = {}
+
+    def days(self) -> list[datetime.date]:
+        """Return the days with packets, of either feed."""
+        return sorted({day for name in ("packets", LEGACY_PACKETS) for day in self.paths(name)})
+
+    def paths(self, name: str) -> dict[datetime.date, list[str]]:
+        """Return the paths of a table's files by day; none if the table does not exist."""
+        if name not in self._paths:
+            found: dict[datetime.date, list[str]] = {}
+            if name in self._names:
+                table = self._table(name)
+                days = table.actions[f"partition.{DATE}"].to_pylist()
+                for path, day in zip(table.actions["path"].to_pylist(), days, strict=True):
+                    found.setdefault(day, []).append(path)
+            self._paths[name] = found
+        return self._paths[name]
+
+    def replaced(self, name: str, day: datetime.date, paths: Iterable[str]) -> None:
+        """Note the files that this build has committed in place of a table's day."""
+        self.paths(name)[day] = list(paths)
+        self._tables.pop(name, None)
+
+    def fingerprint(self, day: datetime.date, names: Iterable[str], *more: Any) -> int:
+        """Return a number that changes with a day's files of tables or any other argument."""
+        digest = hashlib.sha256(repr(more).encode())
+        for name in sorted(names):
+            digest.update(repr((name, sorted(self.paths(name).get(day, ())))).encode())
+        return int.from_bytes(digest.digest()[:8], "big") >> 2
+
+    def channels(self, day: datetime.date, names: Iterable[str]) -> list[int]:
+        """Return the channels of which tables have rows on a day."""
+        found: set[int] = set()
+        for name in names:
+            if day not in self.paths(name):
+                continue
+            table = self._table(name).of_day(day, ("channel",))
+            if "channel" not in table.declared.names:
+                continue
+            for action in table.actions.to_pylist():
+                low, high = action.get("min.channel"), action.get("max.channel")
+                if low is not None and low == high:
+                    found.add(int(low))
+                elif action["num_records"]:
+                    found |= _channels_of(table.location.join(action["path"]))
+        return sorted(found)
+
+    def day(self, day: datetime.date, names: Iterable[str] | None = None) -> DayTables:
+        """Return the tables that a day's tasks read; by default all."""
+        wanted = self._names if names is None else self._names.intersection(names)
+        tables = {name: self._table(name).of_day(day, INSTRUMENT) for name in sorted(wanted)}
+        return DayTables(
+            self.lake.location,
+            day,
+            tables,
+            self._captures,
+            self._exclusions(day),
+        )
+
+    def _exclusions(self, day: datetime.date) -> LegacyExclusions | None:
+        if not any(day in self.paths(name) for name in LEGACY_TABLES):
+            return None
+        if day not in self._legacy:
+            self._legacy[day] = left_out(self.lake, day)
+        return self._legacy[day]
+
+    @cached_property
+    def _captures(self) -> dict[str, CaptureFacts]:
+        rows = self.lake.delta(INGESTS).to_pyarrow_table(
+            columns=["capture_id", "name", "schema_versions"]
+        )
+        return {
+            row["capture_id"]: CaptureFacts(
+                row["name"],
+                any(version < IMPLIED_SINCE for version in row["schema_versions"] or ()),
+            )
+            for row in rows.to_pylist()
+        }
+
+    def _table(self, name: str) -> TableFiles:
+        if name not in self._tables:
+            self._tables[name] = TableFiles.of(self.lake, name)
+        return self._tables[name]
+
+
+def _channels_of(file: Location) -> set[int]:
+    with pq.ParquetFile(file.path, filesystem=file.filesystem) as opened:
+        column = opened.read(columns=["channel"], use_threads=False).column(0)
+    return {int(channel) for channel in column.unique().to_pylist() if channel is not None}
+
+
+class CaptureFacts(NamedTuple):
+    """Facts about a capture."""
+
+    name: str | None
+    before_implied: bool
+    """Whether it has messages of versions in which the implied bit had another meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayTables:
+    """Tables of a day, as they were when the build was planned; sent to the tasks."""
+
+    lake: Location
+    date: datetime.date
+    tables: Mapping[str, TableFiles]
+    captures: Mapping[str, CaptureFacts]
+    excluded: LegacyExclusions | None
+    """Exclusions of the legacy feed; None on a day without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelFacts:
+    """Facts about a whole channel that the tasks of its instruments need; sent to them."""
+
+    versions: tuple[tuple[int, int], ...]
+    """Sequence versions of the incremental stream: first sending time, and version."""
+    lines: Any
+    """Timeline of the states of its groups and instruments."""
+
+
+class LakeDay:
+    """One day of a lake's tables: of all channels, of one, or of some instruments of one."""
+
+    def __init__(
+        self,
+        session: LocalSession,
+        tables: DayTables,
+        channel: int | None = None,
+        part: SecurityRange | None = None,
+        facts: ChannelFacts | None = None,
+        books: Sequence[DayInputs] = (),
+    ) -> None:
+        self.session = session
+        self.tables = tables
+        self.date = tables.date
+        self.channel = channel
+        self.part = part
+        self.facts = facts
+        self.books = books
+        """Inputs of the books whose snapshots matter, if already known."""
+        self._frames: dict[tuple[str, bool], DataFrame] = {}
+        self._made: set[str] = set()
         self._once: dict[Hashable, DataFrame] = {}
 
+    def has(self, name: str) -> bool:
+        """Whether a table has rows of this day."""
+        table = self.tables.tables.get(name)
+        return name in self._made or (table is not None and table.actions.num_rows > 0)
+
+    def table(self, name: str, *, of_instruments: bool = True) -> DataFrame:
+        """Return a table's rows.
+
+        If not ``of_instruments``, rows of the whole channel are included.
+        """
+        key = name, of_instruments
+        if key not in self._frames:
+            self._frames[key] = self._read(self.tables.tables[name], of_instruments)
+        return self._frames[key]
+
+    def _read(self, files: TableFiles, of_instruments: bool) -> DataFrame:
+        bounds: dict[str, tuple[int, int]] = {}
+        names = files.declared.names
+        # Sessions of order entry belong to no channel of the market data.
+        if self.channel is not None and "channel" in names and not is_entrypoint(files.name):
+            bounds["channel"] = self.channel, self.channel
+        if self.part is not None and of_instruments and "security_id" in names:
+            bounds["security_id"] = self.part.first, self.part.last
+        for name, (first, last) in bounds.items():
+            files = files.within(name, first, last)
+        found = self.session.table(files)
+        for name, (first, last) in bounds.items():
+            found = found.where((F.col(name) >= first) & (F.col(name) <= last))
+        return found
+
+    def made(self, name: str, frame: DataFrame) -> DataFrame:
+        """Evaluate a new table, and use its rows in place of the stored ones."""
+        self._made.add(name)
+        self._frames[name, True] = self.keep(frame)
+        return self._frames[name, True]
+
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Evaluate the rows once, regardless of the number of uses, until `release`."""
-        self._kept.append(frame.persist())
-        return self._kept[-1]
+        """Evaluate the rows once, regardless of the number of uses."""
+        return frame.persist()
 
     def once(self, name: Hashable, make: Callable[[], DataFrame]) -> DataFrame:
-        """Return the frame of a name, built at its first use and cached until `release`."""
+        """Return the frame of a name, built at its first use."""
         if name not in self._once:
             self._once[name] = make()
         return self._once[name]
-
-    def release(self) -> None:
-        """Drop the cached rows."""
-        self._once.clear()
-        while self._kept:
-            self._kept.pop().unpersist()
-        if isinstance(self.spark, LocalSession):
-            self.spark.release()
-
-    def day(self, date: datetime.date) -> LakeDay:
-        """Return one day of all tables."""
-        return LakeDay(self, date)
-
-    def names(self, beginning: str) -> list[str]:
-        """Return the tables whose name has this prefix."""
-        return sorted(name for name in self._names if name.startswith(beginning))
-
-    def forget(self, name: str) -> None:
-        """Reopen a table at its next use, because it was changed."""
-        self._names = frozenset(self.lake.table_names())
-        self._frames = {key: frame for key, frame in self._frames.items() if key[0] != name}
-        self._files.pop(name, None)
-
-    def frame(self, name: str, date: datetime.date | None = None) -> DataFrame:
-        """Return all rows of a table, or those of a day."""
-        if isinstance(self.spark, LocalSession):
-            # Skips the files of other days.
-            if (name, date) not in self._frames:
-                self._frames[name, date] = cast("DataFrame", self.spark.table(name, date))
-            return self._frames[name, date]
-        if (name, None) not in self._frames:
-            from pregao.lake.sql.spark_tables import table_frame  # requires PySpark
-
-            self._frames[name, None] = table_frame(self.lake, name, self.spark)
-        rows = self._frames[name, None]
-        return rows if date is None else rows.where(F.col(DATE) == F.lit(date))
-
-    def files(self, name: str) -> dict[datetime.date, list[str]]:
-        """Return the files of a table by day; none if the table does not exist."""
-        if name not in self._names:
-            return {}
-        if name not in self._files:
-            self._files[name] = files_by_day(self.lake, name)
-        return self._files[name]
-
-    @cached_property
-    def _before_implied(self) -> list[str]:
-        """Captures with messages of versions in which the implied bit had another meaning."""
-        rows = self.lake.delta("ingests").to_pyarrow_table(
-            columns=["capture_id", "schema_versions"]
-        )
-        return [
-            row["capture_id"]
-            for row in rows.to_pylist()
-            if any(version < IMPLIED_SINCE for version in row["schema_versions"] or ())
-        ]
 
     def is_implied(self, messages: DataFrame) -> Column:
         """Whether it is an implied order; null where the schema version has no bit for it.
@@ -200,33 +322,25 @@ class LakeTables:
         Rows of lakes without the version column use the version of their capture.
         """
         flagged = by_capture = bit("match_event_indicator", IMPLIED)
-        if self._before_implied:
-            by_capture = F.when(~F.col("capture_id").isin(self._before_implied), flagged)
+        older = [own for own, capture in self.tables.captures.items() if capture.before_implied]
+        if older:
+            by_capture = F.when(~F.col("capture_id").isin(older), flagged)
         if "schema_version" not in messages.columns:
             return by_capture
         version = F.col("schema_version")
         return F.when(version.isNull(), by_capture).when(version >= IMPLIED_SINCE, flagged)
 
-
-class LakeDay:
-    """One day of a lake's tables."""
-
-    def __init__(self, tables: LakeTables, date: datetime.date) -> None:
-        self.tables = tables
-        self.date = date
-
-    @property
-    def spark(self) -> Any:
-        """Session in which the tables are open: Spark's or the local one."""
-        return self.tables.spark
-
-    def has(self, name: str) -> bool:
-        """Whether a table has rows of this day."""
-        return self.date in self.tables.files(name)
-
-    def table(self, name: str) -> DataFrame:
-        """Return a table's rows of this day."""
-        return self.tables.frame(name, self.date)
+    def book_inputs(self) -> Sequence[DayInputs]:
+        """Return the inputs of the books whose snapshots matter."""
+        if not self.books:
+            catalog = FileCatalog(LakeStore(self.tables.lake))
+            channels = catalog.channels(self.date)
+            self.books = [
+                plan_day(catalog, self.date, channel)
+                for channel in channels
+                if self.channel in (None, channel)
+            ]
+        return self.books
 
     def messages(self, template: int) -> DataFrame:
         """Return a template's messages of the incremental stream, with their event keys."""
@@ -235,7 +349,7 @@ class LakeDay:
 
     def binary_messages(self, template: int) -> DataFrame:
         """Return those of the binary feed."""
-        found = self.table(message_table(template))
+        found = self.table(message_table(template), of_instruments=template not in _OF_CHANNEL)
         own = found.where(F.col("stream") == Stream.INCREMENTAL.value)
         return own.withColumn("place", event_key())
 
@@ -244,9 +358,13 @@ class LakeDay:
         source = LEGACY_SOURCES.get(template)
         if source is None or not self.has(source):
             return None
-        found = self.tables.once(
+        found = self.once(
             (self.date, template),
-            lambda: legacy_messages(self.table(source), template, self.left_out),
+            lambda: legacy_messages(
+                self.table(source, of_instruments=template not in _OF_CHANNEL),
+                template,
+                self.excluded,
+            ),
         )
         return found.withColumn("place", event_key())
 
@@ -259,33 +377,35 @@ class LakeDay:
         if not self.has(source):
             nothing = self.binary_messages(template).where(F.lit(False))
             return nothing.withColumn("venue", F.lit(None).cast("string"))
-        found = legacy_venue_trades(self.table(source), template, self.left_out)
+        found = legacy_venue_trades(self.table(source), template, self.excluded)
         return found.withColumn("place", event_key())
 
     @cached_property
     def legacy_channels(self) -> list[int]:
         """Channels that are read from the legacy feed."""
         there = self.has(LEGACY_ENTRIES) or self.has(LEGACY_SNAPSHOTS)
-        return sorted(self.left_out.slots) if there else []
+        return sorted(self.excluded.slots) if there else []
 
-    @cached_property
-    def left_out(self) -> LegacyExclusions:
-        """Exclusions of the legacy feed for this day."""
-        return left_out(self.tables.lake, self.date)
+    @property
+    def excluded(self) -> LegacyExclusions:
+        """Exclusions of the legacy feed."""
+        assert self.tables.excluded is not None, "a day without the legacy feed has none"
+        return self.tables.excluded
 
     def snapshots(self, template: int) -> DataFrame:
         """Return a template's messages of snapshots; of the legacy feed, phases and states.
 
         These have the event key in ``place`` that their snapshot is as of.
         """
-        found = self.table(message_table(template)).where(F.col("stream") == Stream.SNAPSHOT.value)
+        rows = self.table(message_table(template), of_instruments=template not in _OF_CHANNEL)
+        found = rows.where(F.col("stream") == Stream.SNAPSHOT.value)
         if template not in (SECURITY_STATUS, SECURITY_GROUP_PHASE):
             return found
         if not self.has(LEGACY_SNAPSHOTS):
             return found
-        states = self.tables.once(
+        states = self.once(
             (self.date, LEGACY_SNAPSHOTS),
-            lambda: legacy_states(self.table(LEGACY_SNAPSHOTS), self.left_out),
+            lambda: legacy_states(self.table(LEGACY_SNAPSHOTS), self.excluded),
         )
         if template == SECURITY_STATUS:
             separate = F.col("security_trading_event").isNotNull()
@@ -328,7 +448,7 @@ class LakeDay:
         found = self.snapshots(template).join(placed, [*INSTRUMENT, "sequence_version"])
         if not self.has(LEGACY_SNAPSHOTS):
             return found
-        shown = legacy_shown(self.table(LEGACY_SNAPSHOTS), template, self.left_out)
+        shown = legacy_shown(self.table(LEGACY_SNAPSHOTS), template, self.excluded)
         return found.unionByName(shown, allowMissingColumns=True)
 
     def _versions(self) -> DataFrame:
@@ -336,13 +456,12 @@ class LakeDay:
 
         Below schema version 15 snapshots do not state theirs: it is the latest at that time.
         """
-        first = (
-            self.table("packets")
-            .where(F.col("stream") == Stream.INCREMENTAL.value)
-            .groupBy("channel", F.col("sequence_version").alias("version"))
-            .agg(F.min("sending_time_ns").alias("first_ns"))
-        )
-        return first.groupBy("channel").agg(
+        if self.facts is None:
+            begun = version_starts(self)
+        else:
+            rows = [(self.channel, *each) for each in self.facts.versions]
+            begun = self.session.createDataFrame(rows, _VERSIONS)
+        return begun.groupBy("channel").agg(
             F.sort_array(F.collect_list(F.struct("first_ns", "version"))).alias("versions")
         )
 
@@ -350,9 +469,9 @@ class LakeDay:
         """Return the instruments with their symbols and groups, of both feeds."""
         found = self.table(INSTRUMENTS).select(*INSTRUMENT, "symbol", "security_group")
         if self.has(LEGACY_LIST):
-            listed = self.tables.once(
+            listed = self.once(
                 (self.date, LEGACY_LIST),
-                lambda: legacy_instruments(self.table(LEGACY_LIST), self.left_out),
+                lambda: legacy_instruments(self.table(LEGACY_LIST), self.excluded),
             )
             found = found.unionByName(listed)
         return found
@@ -362,10 +481,13 @@ class LakeDay:
         symbols = self.instruments().drop("security_group")
         return frame.join(F.broadcast(symbols), list(INSTRUMENT), "left")
 
-    def fingerprint(self, names: Iterable[str], *more: Any) -> int:
-        """Return a number that changes with the files of these tables or any other argument."""
-        digest = hashlib.sha256(repr(more).encode())
-        for name in sorted(names):
-            files = sorted(self.tables.files(name).get(self.date, ()))
-            digest.update(repr((name, files)).encode())
-        return int.from_bytes(digest.digest()[:8], "big") >> 2
+
+def version_starts(day: LakeDay) -> DataFrame:
+    """Return channel, first sending time and version of the incremental stream's versions."""
+    return (
+        day.table("packets")
+        .where(F.col("stream") == Stream.INCREMENTAL.value)
+        .groupBy("channel", F.col("sequence_version").alias("version"))
+        .agg(F.min("sending_time_ns").alias("first_ns"))
+        .select("channel", "first_ns", "version")
+    )

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pregao.lake.analytics.engine import DataFrame, F, spark_type
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay
-from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column, conform
 from pregao.lake.analytics.timeline import GroupMember, StatusMessage, timeline
 from pregao.umdf.keys import MESSAGE_KEY, key_field
 from pregao.umdf.templates import (
@@ -52,6 +52,7 @@ _BUILT = (
     column("at", pa.int64(), "Event key of the last incremental message at that time."),
     column("line", pa.int64(), "Number of the row in its channel."),
 )
+_BUILT_TYPES = ", ".join(f"{field.name} {spark_type(field.type)}" for field in _BUILT)
 
 
 def status(day: LakeDay) -> DataFrame:
@@ -60,7 +61,20 @@ def status(day: LakeDay) -> DataFrame:
 
 
 def lines(day: LakeDay) -> DataFrame:
-    """Return the timeline without symbols, with the columns that order its rows."""
+    """Return the timeline without symbols, with the columns that order its rows.
+
+    It is that of the whole channel: an instrument that rejoins its group shows the group's phase.
+    """
+    if day.facts is None:
+        return day.once("lines", lambda: _lines(day))
+    found = day.session.from_arrow([day.facts.lines], _BUILT_TYPES)
+    if day.part is None:
+        return found
+    own = (F.col("security_id") >= day.part.first) & (F.col("security_id") <= day.part.last)
+    return found.where(own)
+
+
+def _lines(day: LakeDay) -> DataFrame:
     messages_of_day = (
         _published(day, SECURITY_GROUP_PHASE)
         .unionByName(_published(day, SECURITY_STATUS))
@@ -78,9 +92,8 @@ def lines(day: LakeDay) -> DataFrame:
         rows_made = [{"channel": channel, **line} for line in timeline(members, messages)]
         return pa.Table.from_pylist(rows_made, row_schema)
 
-    schema = ", ".join(f"{field.name} {spark_type(field.type)}" for field in _BUILT)
     both = messages_of_day.unionByName(_members(day), allowMissingColumns=True)
-    return both.groupBy("channel").applyInArrow(follow, schema)
+    return both.groupBy("channel").applyInArrow(follow, _BUILT_TYPES)
 
 
 def _members(day: LakeDay) -> DataFrame:
@@ -169,5 +182,6 @@ STATUS = AnalyticsTable(
     _build,
     (SECURITY_STATUS, SECURITY_GROUP_PHASE, *sorted(SECURITY_DEFINITIONS)),
     (INSTRUMENTS,),
+    scope=Scope.CHANNEL,
     sort_by=("channel", "security_id", "from_ns", "event"),
 )

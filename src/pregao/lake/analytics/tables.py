@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F, spark_type
-from pregao.lake.analytics.reading import LakeDay
+from pregao.lake.analytics.legacy import LEGACY_SOURCES, LEGACY_TABLES
+from pregao.lake.analytics.reading import LakeDay, message_table
 from pregao.lake.ingest.schemas import DATE_FIELD, bounded_spec
 from pregao.lake.storage.commit_unit import TableSpec
 
@@ -29,6 +31,15 @@ class AnalyticsOptions:
     """Lengths of bars."""
 
 
+class Scope(Enum):
+    """What a task builds a table for."""
+
+    CHANNEL = "channel"
+    """A channel's day: its rows span instruments."""
+    INSTRUMENTS = "instruments"
+    """Some instruments of a channel's day."""
+
+
 @dataclass(frozen=True, slots=True)
 class AnalyticsTable:
     """Analytics table, and how a day of it is built."""
@@ -43,9 +54,21 @@ class AnalyticsTable:
     """Its other input tables, where they exist."""
     needs: tuple[str, ...] = ()
     """Its input analytics tables, which are built first."""
-    spread_by: tuple[str, ...] = ("channel", "security_id")
-    """Rows that are equal in these columns (or SQL expressions) are in the same file."""
+    scope: Scope = Scope.INSTRUMENTS
+    """What a task builds it for."""
     sort_by: tuple[str, ...] = ("channel", "security_id")
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """Tables whose files it depends on."""
+        return [
+            *map(message_table, self.templates), *self.legacy_inputs, *self.others, *self.needs
+        ]  # fmt: skip
+
+    @property
+    def legacy_inputs(self) -> Sequence[str]:
+        """Tables of the legacy feed that it depends on."""
+        return LEGACY_TABLES if LEGACY_SOURCES.keys() & set(self.templates) else ()
 
     @property
     def spec(self) -> TableSpec:

@@ -327,7 +327,7 @@ def _published(day: LakeDay, messages: Callable[[int], DataFrame], template: int
         F.col("md_entry_seller").alias("seller"),
         "trade_condition",
         one_name("trd_sub_type", _SUB_TYPES).alias("trd_sub_type"),
-        day.tables.is_implied(found).alias("implied"),
+        day.is_implied(found).alias("implied"),
         F.lit(template == FORWARD_TRADE).alias("forward"),
         *(own if template == FORWARD_TRADE else missing(_FORWARD_COLUMNS)),
     )

@@ -1,101 +1,56 @@
-"""Writer of a table's day: the engine writes the files, one commit replaces the day's rows.
+"""Writer of a table's rows, and the commit that replaces a day.
 
-A table that an earlier version built with other columns is replaced, so that it is rebuilt.
+Small results of tasks are staged, and merged into one file. A table that an earlier version built
+with other columns is replaced, so that it is rebuilt.
 """
 
 from __future__ import annotations
 
 import datetime
-import pickle
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.analytics.engine import DataFrame, F
+from pregao.lake.analytics.engine import DataFrame
 from pregao.lake.analytics.tables import AnalyticsTable
 from pregao.lake.execution.spark_session import sentence
+from pregao.lake.ingest.merging import StagedTable, joined_rows, read_staged, stage
 from pregao.lake.ingest.writer import write_rows
-from pregao.lake.storage.commit_unit import DATE, NewFile
-from pregao.lake.storage.delta import (
-    arrow_schema,
-    replace_columns,
-    replace_partition,
-    visible_files,
-)
+from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.delta import arrow_schema, replace_columns, visible_files
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import new_file, number_of, stored_schema
+from pregao.lake.storage.parquet import WrittenFile, number_of, stored_schema
 
 ROWS_PER_FILE = 1 << 20
+MAX_STAGED_ROWS = 1 << 14
+"""Maximum number of rows of a task's result that is merged with those of others."""
 UNBUILT = 0
 """Inputs of a day whose rows were removed."""
-_WRITTEN = "file binary"
 
 
-def replace_day(
-    lake: LakeStore,
+def write_frame(
+    lake: Location,
     table: AnalyticsTable,
     frame: DataFrame,
     date: datetime.date,
-    source_version: int,
-) -> int:
-    """Write a day's rows, and replace the day's existing rows. Returns their number.
-
-    ``made_of`` identifies their inputs, see `is_built_from`. The new rows become visible, and the
-    old ones invisible, in one transaction of the table.
-    """
-    with describe_failure(table, date):
-        files = _written(lake.location, table, frame, date)
-    replace_partition(
-        lake.table_location(table.name), date, files, {day_mark(date): source_version}
-    )
-    return sum(file.rows for file in files)
-
-
-@contextmanager
-def describe_failure(table: AnalyticsTable, date: datetime.date) -> Iterator[None]:
-    """Convert any error of Java, Spark, DuckDB or a task to a `PregaoError` with table and date."""
-    try:
-        yield
-    except Exception as error:
-        raise PregaoError(
-            f"{table.name} of {date} could not be built: {sentence(error)}"
-        ) from error
-
-
-def is_built_from(
-    lake: LakeStore, table: AnalyticsTable, date: datetime.date, made_of: int
-) -> bool:
-    """Whether the day's existing rows were built from exactly these inputs."""
-    return bool(lake.delta(table.name).transaction_version(day_mark(date)) == made_of)
-
-
-def day_mark(date: datetime.date) -> str:
-    """Return the name of the mark that holds the inputs of a day's rows."""
-    return f"day {date.isoformat()}"
-
-
-def _written(
-    lake: Location, table: AnalyticsTable, frame: DataFrame, date: datetime.date
-) -> list[NewFile]:
-    """Write the rows as files that are not yet visible."""
-    name, day = table.name, number_of(date)
-    declared = table.spec.schema
-    stored = stored_schema(declared)
-
-    def write(batches: Iterator[Any]) -> Iterator[Any]:
-        for rows in _chunks(batches):
-            data = pa.Table.from_batches(rows).cast(stored)
-            file = new_file(write_rows(lake, name, data, day), declared)
-            yield pa.RecordBatch.from_pylist([{"file": pickle.dumps(file)}])
-
-    spread = frame.repartition(*[F.expr(alike) for alike in table.spread_by])
-    ordered = spread.sortWithinPartitions(*table.sort_by)
-    found = ordered.mapInArrow(write, _WRITTEN).collect()
-    return [pickle.loads(row["file"]) for row in found]  # noqa: S301 - from our own tasks
+    staging: str,
+    name: str,
+) -> tuple[list[WrittenFile], list[StagedTable]]:
+    """Write rows in order as files that are not yet visible, or stage them if they are few."""
+    day = number_of(date)
+    stored = stored_schema(table.spec.schema)
+    files: list[WrittenFile] = []
+    for rows in _chunks(frame.sortWithinPartitions(*table.sort_by).batches()):
+        data = pa.Table.from_batches(rows).cast(stored)
+        if not files and data.num_rows <= MAX_STAGED_ROWS:
+            return [], [stage(lake, staging, name, table.name, day, data)]
+        files.append(write_rows(lake, table.name, data, day))
+    return files, []
 
 
 def _chunks(batches: Iterator[Any]) -> Iterator[list[Any]]:
@@ -111,6 +66,47 @@ def _chunks(batches: Iterator[Any]) -> Iterator[list[Any]]:
             held, count = [], 0
     if held:
         yield held
+
+
+class MergeResults(NamedTuple):
+    """Staged results of one day of a table, to merge into a file."""
+
+    lake: Location
+    table: str
+    day: int
+    sort_by: tuple[str, ...]
+    paths: tuple[str, ...]
+    rows: int
+
+
+def merge(task: MergeResults) -> WrittenFile:
+    """Merge staged results into one file, in the table's order."""
+    rows = joined_rows([read_staged(task.lake, path) for path in task.paths])
+    keys = [(name, "ascending", "at_start") for name in task.sort_by]
+    order = pc.sort_indices(rows, sort_keys=keys)
+    return write_rows(task.lake, task.table, rows.take(order), task.day)
+
+
+@contextmanager
+def describe_failure(tables: Sequence[str], date: datetime.date) -> Iterator[None]:
+    """Convert any error of DuckDB or a task to a `PregaoError` with table and date."""
+    try:
+        yield
+    except Exception as error:
+        names = ", ".join(tables)
+        raise PregaoError(f"{names} of {date} could not be built: {sentence(error)}") from error
+
+
+def is_built_from(
+    lake: LakeStore, table: AnalyticsTable, date: datetime.date, fingerprint: int
+) -> bool:
+    """Whether the day's existing rows were built from exactly these inputs."""
+    return bool(lake.delta(table.name).transaction_version(day_mark(date)) == fingerprint)
+
+
+def day_mark(date: datetime.date) -> str:
+    """Return the name of the mark that holds the inputs of a day's rows."""
+    return f"day {date.isoformat()}"
 
 
 def replace_outdated(

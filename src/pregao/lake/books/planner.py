@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,15 +80,24 @@ def _spans(reader: InputReader, base: int) -> tuple[tuple[int, int], ...]:
     return tuple(ordered) or ((base, 0),)
 
 
-def plan_tasks(inputs: DayInputs, settings: BuildSettings, parallelism: int) -> list[BookTask]:
-    """Partition the instruments into ranges of about equal work.
+def plan_tasks(
+    inputs: DayInputs,
+    settings: BuildSettings,
+    parallelism: int,
+    part: SecurityRange | None = None,
+) -> list[BookTask]:
+    """Partition the instruments into ranges of about equal work; ``part`` limits them.
 
-    The work is estimated from the statistics of row groups, which are sorted by instrument;
-    security IDs are read only from groups with several instruments. A task has one kind of book.
+    A task has one kind of book.
     """
     tasks: list[BookTask] = []
     for own in inputs.kinds():
-        tasks += _tasks_of(own, settings, parallelism, len(tasks))
+        reader = open_reader(own.lake, own.inputs)
+        for cut in instrument_ranges(reader, parallelism, settings.securities, part):
+            windows: tuple[tuple[int, int], ...] = ()
+            if cut.part.first == cut.part.last and cut.rows > ROWS_PER_TASK:
+                windows = windows_of(reader, own.day.base, cut.part.first)
+            tasks.append(BookTask(len(tasks), own, settings, cut.part, windows, cut.rows))
     return largest_first(tasks)
 
 
@@ -95,39 +106,44 @@ def largest_first(tasks: list[BookTask]) -> list[BookTask]:
     return sorted(tasks, key=lambda task: -task.rows)
 
 
-def _tasks_of(
-    inputs: DayInputs, settings: BuildSettings, parallelism: int, number: int
-) -> list[BookTask]:
-    """Return the tasks of one kind of book, numbered from ``number``."""
-    reader = open_reader(inputs.lake, inputs.inputs)
+class InstrumentCut(NamedTuple):
+    """Range of instruments, and the estimated number of rows to process."""
+
+    part: SecurityRange
+    rows: int
+
+
+def instrument_ranges(
+    reader: InputReader,
+    parallelism: int,
+    securities: Iterable[int] | None = None,
+    part: SecurityRange | None = None,
+) -> list[InstrumentCut]:
+    """Partition the instruments with rows into ranges of about equal work.
+
+    The work is estimated from the statistics of row groups, which are sorted by instrument;
+    security IDs are read only from groups with several instruments.
+    """
     rows: Counter[int] = Counter()
-    for template in (*BOOK_TEMPLATES, *inputs.inputs.counted, SNAPSHOT_HEADER):
+    for template in (*BOOK_TEMPLATES, *reader.inputs.counted, SNAPSHOT_HEADER):
         rows.update(reader.rows_by_security(template))
     for security, messages in reader.rows_by_security(SNAPSHOT_ORDERS).items():
         rows[security] += ORDERS_PER_MESSAGE * messages
-    if settings.securities is not None:
-        rows = Counter({own: rows[own] for own in settings.securities if own in rows})
+    if securities is not None:
+        rows = Counter({own: rows[own] for own in securities if own in rows})
+    if part is not None:
+        rows = Counter({own: n for own, n in rows.items() if part.first <= own <= part.last})
     total = rows.total()
     share = max(total / max(parallelism * 2, -(-total // ROWS_PER_TASK)), MIN_TASK)
-    tasks: list[BookTask] = []
-    held: list[int] = []
-
-    def close() -> None:
-        if held:
-            part = SecurityRange(held[0], held[-1])
-            windows: tuple[tuple[int, int], ...] = ()
-            if len(held) == 1 and rows[held[0]] > ROWS_PER_TASK:
-                windows = windows_of(reader, inputs.day.base, held[0])
-            size = sum(rows[own] for own in held)
-            tasks.append(BookTask(number + len(tasks), inputs, settings, part, windows, size))
-            held.clear()
-
+    found: list[InstrumentCut] = []
     for security in sorted(rows):
-        if sum(rows[own] for own in held) + rows[security] > share * 1.1:
-            close()
-        held.append(security)
-    close()
-    return tasks
+        last = found[-1] if found else None
+        if last is not None and last.rows + rows[security] <= share * 1.1:
+            part = SecurityRange(last.part.first, security)
+            found[-1] = InstrumentCut(part, last.rows + rows[security])
+        else:
+            found.append(InstrumentCut(SecurityRange(security, security), rows[security]))
+    return found
 
 
 def windows_of(reader: InputReader, base: int, security: int) -> tuple[tuple[int, int], ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from pregao.errors import UsageError
-from pregao.lake.analytics.run import ANALYTICS
+from pregao.lake.analytics.registry import ANALYTICS
 from pregao.lake.books.catalog import build_counts, guard_prefix
 from pregao.lake.books.schemas import DERIVED
 from pregao.lake.drop.accounting import (

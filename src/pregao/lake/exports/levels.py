@@ -83,7 +83,7 @@ class Halt(NamedTuple):
 
 def halts_of(lake: LakeStore, instrument: BookInstrument) -> list[Halt]:
     """Return the halts of an instrument's day. Updates the table ``status`` first."""
-    analyse(None, lake, dates=[instrument.date], tables=["status"])
+    analyse(lake, dates=[instrument.date], tables=["status"])
     names = ["channel", "security_id", "status", "trades_continuously", "from_ns",
              "sequence_version", "sequence_number", "index_in_packet"]  # fmt: skip
     table = lake.delta("status").to_pyarrow_table(

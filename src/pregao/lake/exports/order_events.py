@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from datetime import date
 from enum import IntEnum
 from typing import Any
 
@@ -22,12 +21,13 @@ import pyarrow as pa
 from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.update_rows import NULL
 from pregao.errors import UsageError
-from pregao.lake.analytics.engine import F, local_engine
+from pregao.lake.analytics.engine import F
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.orders import book_clearings, order_acts
-from pregao.lake.analytics.reading import LakeDay, LakeTables
+from pregao.lake.analytics.reading import LakeDay, LakeFiles
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.columns import codes, integers
+from pregao.lake.books.reader import SecurityRange
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
@@ -337,17 +337,16 @@ def _flow(rows: _Rows, old_price: Int64Array, old_size: Int64Array) -> OrderFlow
 
 def order_flow(lake: LakeStore, instrument: BookInstrument) -> OrderFlow:
     """Return all acts of an instrument's day. Updates the table ``trades`` first."""
-    analyse(None, lake, dates=[instrument.date], tables=["trades"])
-    with _opened(lake, instrument.date) as day:
-        acts = _rows(day, order_acts(day), instrument, _ACT_COLUMNS)
+    analyse(lake, dates=[instrument.date], tables=["trades"])
+    with _opened(lake, instrument) as day:
+        acts = _rows(day, order_acts(day), _ACT_COLUMNS)
         clearings = _rows(
             day,
             book_clearings(day),
-            instrument,
             ("place", "side", "time_ns"),
             timed=False,
         )
-        trades = _trades(day, instrument)
+        trades = _trades(day)
     if not acts.num_rows:
         raise UsageError(
             f"{instrument.symbol or instrument.security_id} has no orders of Binary UMDF on "
@@ -357,31 +356,25 @@ def order_flow(lake: LakeStore, instrument: BookInstrument) -> OrderFlow:
 
 
 @contextmanager
-def _opened(lake: LakeStore, day: date) -> Iterator[LakeDay]:
-    with local_engine(), LocalSession(lake) as session:
-        tables = LakeTables(session, lake)
-        try:
-            yield tables.day(day)
-        finally:
-            tables.release()
+def _opened(lake: LakeStore, instrument: BookInstrument) -> Iterator[LakeDay]:
+    tables = LakeFiles(lake).day(instrument.date)
+    part = SecurityRange(instrument.security_id, instrument.security_id)
+    with LocalSession(lake.location) as session:
+        yield LakeDay(session, tables, instrument.channel, part)
 
 
 def _rows(
     day: LakeDay,
     frame: Any,
-    instrument: BookInstrument,
     names: tuple[str, ...],
     *,
     timed: bool = True,
 ) -> Any:
-    own = frame.where(
-        (F.col("channel") == instrument.channel) & (F.col("security_id") == instrument.security_id)
-    )
+    own = frame
     if timed:
         packets = (
             day.table("packets")
             .where((F.col("stream") == "incremental") & (F.col("outcome") == "decoded"))
-            .where(F.col("channel") == instrument.channel)
             .groupBy(*_PACKET)
             .agg(
                 F.min("sending_time_ns").alias("sending_time_ns"),
@@ -392,13 +385,9 @@ def _rows(
     return _table(day, own.select(*names))
 
 
-def _trades(day: LakeDay, instrument: BookInstrument) -> Any:
+def _trades(day: LakeDay) -> Any:
     """Return the trades at their first publication, without busted ones."""
-    own = day.table("trades").where(
-        (F.col("channel") == instrument.channel)
-        & (F.col("security_id") == instrument.security_id)
-        & (F.col("busted") == F.lit(False))
-    )
+    own = day.table("trades").where(F.col("busted") == F.lit(False))
     names = (
         *_PACKET, "index_in_packet", "event", "trade_id", "aggressor_side", "price", "size",
         "time_ns", "sending_time_ns", "capture_time_ns", *OFF_BOOK,
@@ -407,7 +396,7 @@ def _trades(day: LakeDay, instrument: BookInstrument) -> Any:
 
 
 def _table(day: LakeDay, frame: Any) -> Any:
-    batches = list(day.spark.batches(frame.sql()))
+    batches = list(frame.batches())
     if batches:
         return pa.Table.from_batches(batches)
     return pa.table({name: pa.nulls(0, pa.int64()) for name in frame.columns})

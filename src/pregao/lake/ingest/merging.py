@@ -97,14 +97,15 @@ def stage(lake: Location, folder: str, name: str, table: str, day: int, data: An
     return StagedTable(table, day, path, data.num_rows)
 
 
+def read_staged(lake: Location, path: str) -> Any:
+    """Return the rows of a staged table."""
+    with lake.filesystem.open_input_file(path) as source, pa.ipc.open_file(source) as reader:
+        return reader.read_all()
+
+
 def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> WrittenFile:
     """Merge the staged tables of several tasks into one file."""
-    filesystem = lake.filesystem
-    parts = []
-    for path in paths:
-        with filesystem.open_input_file(path) as source, pa.ipc.open_file(source) as reader:
-            parts.append(reader.read_all())
-    data = joined_rows(parts)
+    data = joined_rows([read_staged(lake, path) for path in paths])
     if rule := latest_rules().get(table):
         return write_rows(lake, table, rule(data), day)
     if by := [name for name in BY_INSTRUMENT if name in data.column_names]:

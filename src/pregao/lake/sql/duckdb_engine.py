@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.sql.duckdb_session import open_session, quoted_name, quoted_text
+from pregao.lake.sql.duckdb_session import open_session, quoted_name
 from pregao.lake.sql.engines import renamed_hint
 from pregao.lake.sql.file_pruning import (
     Condition,
@@ -25,11 +25,8 @@ from pregao.lake.sql.file_pruning import (
     readable_view,
 )
 from pregao.lake.sql.query_guard import Parsed, parse
-from pregao.lake.storage.commit_unit import DATE
-from pregao.lake.storage.delta import arrow_schema, dataset, visible_files
-from pregao.lake.storage.filesystem import Location
+from pregao.lake.sql.table_files import TableFiles, open_files
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.local_files import check_links
 from pregao.lake.views.definitions import View, define_views, needed_tables, view_names
 from pregao.lake.views.sql import DUCKDB, select_text
 
@@ -48,7 +45,7 @@ class DuckdbEngine:
         with self._spoken():
             parsed = parse(sql, unsafe=self._unsafe)
             tables, views = self._named(parsed)
-            opened = [_Table.of(self._lake, name) for name in tables]
+            opened = [TableFiles.of(self._lake, name) for name in tables]
             scans = _scans(parsed, opened, views, parameters)
             chosen = [
                 replace(table, actions=admitted(table.actions, scans.get(table.name, ())))
@@ -57,7 +54,7 @@ class DuckdbEngine:
             files = [file for table in chosen for file in table.local_files()]
             connection = open_session(files, unsafe=self._unsafe)
             for table in chosen:
-                _open(connection, table)
+                open_files(connection, table.name, table)
             _make_views(connection, views)
             # Run the statement that was checked, not its text, which would be parsed again.
             relation = connection.sql(parsed.statement, params=list(parameters) or None)
@@ -153,32 +150,6 @@ class DuckdbResult:
         return rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table according to its Delta log: location, columns, files."""
-
-    name: str
-    location: Location
-    declared: Any
-    dated: bool
-    actions: Any
-
-    @classmethod
-    def of(cls, lake: LakeStore, name: str) -> _Table:
-        table = lake.delta(name)
-        declared = arrow_schema(table).remove_metadata()
-        dated = DATE in table.metadata().partition_columns
-        return cls(name, lake.table_location(name), declared, dated, visible_files(table))
-
-    def local_files(self) -> list[str]:
-        """Return the paths that DuckDB opens itself; none if the table is remote."""
-        if not self.location.is_local:
-            return []
-        paths = sorted(self.actions["path"].to_pylist())
-        check_links(self.location, paths)
-        return [self.location.join(path).uri for path in paths]
-
-
 def is_interrupt(error: BaseException) -> bool:
     """Whether DuckDB raised the error for an interrupt; it uses several classes for that."""
     return isinstance(error, duckdb.InterruptException) or "Query interrupted" in str(error)
@@ -191,7 +162,7 @@ def _make_views(connection: Any, views: Sequence[View]) -> None:
 
 
 def _scans(
-    parsed: Parsed, tables: Sequence[_Table], views: Sequence[View], parameters: Sequence[Any]
+    parsed: Parsed, tables: Sequence[TableFiles], views: Sequence[View], parameters: Sequence[Any]
 ) -> dict[str, list[Condition]]:
     """Return, by table, the condition on its rows for each time that the query reads it."""
     if parsed.lists_tables:
@@ -206,63 +177,3 @@ def _scans(
             elif pa.types.is_date32(field.type):
                 kinds[table.name, field.name] = datetime.date
     return find_scans(parsed.tree, readables, kinds, parameters)
-
-
-def open_table(
-    connection: Any,
-    lake: LakeStore,
-    name: str,
-    *,
-    view: str | None = None,
-    date: datetime.date | None = None,
-) -> None:
-    """Create a DuckDB view of a table, or of one day of it."""
-    table = _Table.of(lake, name)
-    actions = table.actions
-    if date is not None and actions.num_rows:
-        actions = actions.filter(pc.equal(actions[f"partition.{DATE}"], date))
-    _open(connection, replace(table, name=view or name, actions=actions))
-
-
-def _open(connection: Any, table: _Table) -> None:
-    """Create a DuckDB view of a table."""
-    name, location, actions = table.name, table.location, table.actions
-    quoted = quoted_name(name)
-    kinds = column_kinds(connection, table.declared)
-    if not actions.num_rows:
-        connection.execute(f"CREATE TEMP VIEW {quoted} AS {no_rows(kinds)}")
-        return
-    if not location.is_local:
-        # DuckDB's own S3 client is an extension that would have to be downloaded.
-        connection.register(name, dataset(location, table.declared, actions))
-        return
-    files = ", ".join(map(quoted_text, table.local_files()))
-    source = f"read_parquet([{files}], union_by_name = true, "
-    if table.dated:
-        source += f"hive_partitioning = true, hive_types = {{'{DATE}': DATE}})"
-    else:
-        source += "hive_partitioning = false)"
-    stored = connection.sql(f"SELECT * FROM {source}")  # noqa: S608 - files of the lake's own log
-    stored_types = dict(zip(stored.columns, map(str, stored.types), strict=True))
-    columns = ", ".join(_column(column, kind, stored_types) for column, kind in kinds.items())
-    connection.execute(f"CREATE TEMP VIEW {quoted} AS SELECT {columns} FROM {source}")  # noqa: S608
-
-
-def column_kinds(connection: Any, declared: Any) -> dict[str, str]:
-    """Return the DuckDB type names of a table's columns."""
-    empty = connection.from_arrow(declared.empty_table())
-    return dict(zip(empty.columns, map(str, empty.types), strict=True))
-
-
-def no_rows(kinds: dict[str, str]) -> str:
-    """Return a query with columns of these types and no rows."""
-    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items())
-    return f"SELECT {nulls} WHERE false"
-
-
-def _column(name: str, kind: str, there: dict[str, str]) -> str:
-    """Return a view's column, cast to its declared type; null if no file has the column."""
-    quoted = quoted_name(name)
-    if name not in there:
-        return f"CAST(NULL AS {kind}) AS {quoted}"
-    return quoted if there[name] == kind else f"CAST({quoted} AS {kind}) AS {quoted}"

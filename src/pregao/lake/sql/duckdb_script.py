@@ -9,8 +9,8 @@ from typing import Any
 
 import duckdb
 
-from pregao.lake.sql.duckdb_engine import column_kinds, no_rows
 from pregao.lake.sql.duckdb_session import MACROS, quoted_name, quoted_text
+from pregao.lake.sql.table_files import column_kinds, no_rows
 from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.delta import arrow_schema, visible_files
 from pregao.lake.storage.lake_store import LakeStore

@@ -130,10 +130,6 @@ class DataFrame:
         """Return the frame itself: the session drops stored rows after each table."""
         return self
 
-    def repartition(self, *_by: Any) -> DataFrame:
-        """Return the frame itself: one process has no partitions."""
-        return self
-
     def sortWithinPartitions(self, *names: str) -> DataFrame:  # noqa: N802 - Spark's name
         """Return the rows in order."""
         return self._with(f"SELECT * FROM {self._rows()} ORDER BY {ordered(names)}", self.columns)
@@ -149,9 +145,17 @@ class DataFrame:
         """Whether there are no rows."""
         return not any(batch.num_rows for batch in self._session.batches(f"{self._sql} LIMIT 1"))
 
+    def table(self) -> Any:
+        """Return all rows as an Arrow table."""
+        return self._session.rows(self._sql)
+
     def collect(self) -> list[dict[str, Any]]:
         """Return all rows."""
         return [row for batch in self._session.batches(self._sql) for row in batch.to_pylist()]
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the rows as Arrow batches."""
+        return self._session.batches(self._sql)
 
     def sql(self) -> str:
         """Return the query of the rows."""

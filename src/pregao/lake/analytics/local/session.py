@@ -1,12 +1,11 @@
-"""Local session: DuckDB over the files of one lake, with bounded memory."""
+"""Sessions of DuckDB over the files of one lake, with bounded memory."""
 
 from __future__ import annotations
 
-import datetime
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -15,15 +14,15 @@ import pyarrow as pa
 from pregao.errors import PregaoError
 from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.local.types import columns_of
-from pregao.lake.execution.spark_session import machine_memory
-from pregao.lake.sql.duckdb_engine import is_interrupt, open_table
+from pregao.lake.sql.duckdb_engine import is_interrupt
 from pregao.lake.sql.duckdb_session import quoted_name, quoted_text, set_up
-from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.sql.table_files import TableFiles, open_files
+from pregao.lake.storage.filesystem import Location
 
 _BATCH = 65_536
 _ARROW = "pregao_arrow"
-_MEMORY_SHARE = 2
-"""DuckDB uses at most half of the machine's memory; the rest is for Arrow and the system."""
+MAX_MEMORY = 384 << 20
+"""Maximum number of bytes of DuckDB in a task; beyond them it spills to disk."""
 _MACROS = (
     # Same formula as Spark, so that both yield the same bits.
     """value_between(sorted, spot) AS CASE
@@ -40,21 +39,22 @@ class LocalSession:
     files.
     """
 
-    def __init__(self, lake: LakeStore, memory: int | None = None) -> None:
+    def __init__(self, lake: Location, memory: int = MAX_MEMORY, threads: int = 1) -> None:
         """Open DuckDB with at most `memory` bytes; beyond that it spills to disk."""
-        self._lake = lake
+        self.lake = lake
         self._stored: list[str] = []
+        self._views: list[str] = []
         self._names = 0
         self._connection = duckdb.connect(":memory:")
         self._spill = set_up(self._connection)
-        memory = memory or machine_memory() // _MEMORY_SHARE
         settings = [
             f"memory_limit = '{memory >> 20}MiB'",
+            f"threads = {threads}",
             "preserve_insertion_order = false",
             "parquet_metadata_cache = true",
         ]
-        if lake.location.is_local:
-            settings.append(f"allowed_directories = [{quoted_text(lake.location.uri)}]")
+        if lake.is_local:
+            settings.append(f"allowed_directories = [{quoted_text(lake.uri)}]")
         settings += ["enable_external_access = false", "lock_configuration = true"]
         for setting in settings:
             self._connection.execute(f"SET {setting}")
@@ -72,13 +72,14 @@ class LocalSession:
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
-    def table(self, name: str, date: datetime.date | None = None) -> DataFrame:
-        """Return the current rows of a table, or of one day of it."""
-        view = self._new_name(name)
+    def table(self, files: TableFiles) -> DataFrame:
+        """Return the rows of a table's files."""
+        view = self._new_name(files.name)
         with self._spoken():
-            open_table(self._connection, self._lake, name, view=view, date=date)
+            open_files(self._connection, view, files)
+            self._views.append(view)
             sql = f"SELECT * FROM {quoted_name(view)}"  # noqa: S608 - our own name
-            return DataFrame(self, sql, self._connection.sql(sql).columns)
+            return DataFrame(self, sql, files.declared.names)
 
     def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:  # noqa: N802
         """Return a frame of the given rows."""
@@ -112,14 +113,24 @@ class LocalSession:
         return DataFrame(self, f"SELECT * FROM {name}", frame.columns)  # noqa: S608 - our own name
 
     def release(self) -> None:
-        """Drop the stored rows."""
+        """Drop the stored rows and the views."""
         while self._stored:
             self._connection.execute(f"DROP TABLE {self._stored.pop()}")
+        while self._views:
+            view = self._views.pop()
+            self._connection.execute(f"DROP VIEW IF EXISTS {quoted_name(view)}")
+            with suppress(duckdb.Error):  # a local table is not registered
+                self._connection.unregister(view)
 
     def batches(self, sql: str) -> Iterator[Any]:
         """Yield the rows of a query, batch by batch."""
         with self._spoken():
             yield from self._connection.sql(sql).to_arrow_reader(_BATCH)
+
+    def rows(self, sql: str) -> Any:
+        """Return the rows of a query as an Arrow table."""
+        with self._spoken():
+            return self._connection.sql(sql).to_arrow_table()
 
     def members(self, sql: str) -> list[str]:
         """Return the members of the structs in a query's only column."""
