@@ -321,10 +321,13 @@ def test_003_15_4_1_it_does_not_hold_for_liquidity_providers(validity):
     assert [trade.size for trade in floor.items(Trade)] == [60]
 
 
-def test_003_15_4_1_an_own_order_ahead_of_the_providers_still_ends_it():
+@pytest.mark.parametrize("others", [0, 5])
+def test_003_15_4_1_an_own_order_ahead_of_the_providers_still_ends_it(others):
     floor = Floor()
     floor.order(SELL, 100, ord_type=OrdType.RLP, firm=7)
     floor.order(BUY, 1, 9.99, session=3)
+    if others:
+        floor.order(SELL, others, 10, session=4)
     floor.order(SELL, 5, 10, session=3, firm=7, investor_id=ME)
     retail = {"firm": 7, "routing_instruction": RoutingInstruction.RETAIL_LIQUIDITY_TAKER}
     floor.order(BUY, 60, 10, session=2, investor_id=ME, time_in_force=FOK, **retail)
