@@ -131,6 +131,15 @@ def test_002_10_a_trade_of_another_venue_is_an_event_of_its_own():
     assert not [event for event in events if isinstance(event, TradeBusted)]
 
 
+def test_002_10_1_the_number_of_a_trade_is_unique_on_its_day_only():
+    followed = channel()
+    for rpt, day in enumerate((20130812, 20130813, 20130813), 1):
+        own = entry("2", 0, SECURITY, rpt, TradeID="10", size=1, price="10", MDEntryDate=day)
+        followed.receive(Stream.INCREMENTAL, "A", incremental(rpt, own), START + rpt)
+    trades = [event for event in followed.take_events() if isinstance(event, TradeDone)]
+    assert [each.corrects for each in trades] == [False, False, True]
+
+
 def test_books_trades_and_gaps_are_emitted_in_order():
     followed = channel()
     datagrams = [

@@ -27,9 +27,11 @@ from pregao.exchange.engine.model.events import (
     TradeBust,
 )
 from pregao.exchange.engine.model.operations_commands import (
+    AddInstrument,
     AmendTrade,
     BustTrade,
     EnterTrade,
+    RemoveInstrument,
 )
 from pregao.exchange.publisher.legacy.books import DepthSide
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
@@ -394,6 +396,16 @@ def test_002_7_the_average_price_excludes_crosses_and_15_10_trades_state_the_vol
             assert volume["MDEntrySize"] == len(held)
 
 
+def test_002_15_10_an_instrument_that_is_listed_again_has_no_volume_of_before():
+    broadcast = LegacyBroadcast(None)
+    for command in (
+        EnterTrade(SHARE, 90_000, 5, 7, 8), EnterTrade(SHARE, 90_000, 5, 7, 8),
+        RemoveInstrument(SHARE), AddInstrument(share()), EnterTrade(SHARE, 90_000, 3, 7, 8),
+    ):  # fmt: skip
+        broadcast.do(command)
+    assert [trade.volume for trade in broadcast.channel.state.take_trades()] == [5, 10, 3]
+
+
 def bands(channel):
     found = channel.state.statistics[SHARE]
     return {
@@ -425,3 +437,7 @@ def test_002_10_9_bands_have_the_codes_of_the_legacy_feed():
         if stream is not LegacyStream.INCREMENTAL or time_ns > START_NS + SECOND:
             late.receive(stream, "A", datagram, time_ns)
     assert bands(late) == expected
+    publisher = broadcast.publisher
+    snapshot = publisher.snapshot(SHARE, publisher.state.instruments[SHARE], 1)
+    kinds = [each.get("PriceBandType") for each in snapshot["MDEntries"]]
+    assert sorted(each for each in kinds if each) == ["0", "1", "2"]

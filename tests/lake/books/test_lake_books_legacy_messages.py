@@ -22,9 +22,11 @@ from pregao.lake.books.legacy_messages import (
 from pregao.lake.books.legacy_reader import SnapshotEntries
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.umdf.templates import (
+    AUCTION_IMBALANCE,
     FORWARD_TRADE,
     IMPLIED_SINCE,
     OPENING_PRICE,
+    THEORETICAL_OPENING_PRICE,
     TRADE,
     TRADE_BUST,
     implied_masks,
@@ -202,6 +204,7 @@ def test_002_10_4_an_opening_price_without_a_flag_is_of_the_day():
                 "MDStreamID": st.sampled_from([None, "E", "X", "S", "O", "C"]),
                 "TradeCondition": st.sampled_from([None, "X", "U"]),
                 "SellerDays": st.sampled_from([None, 30]),
+                "OpenCloseSettlFlag": st.sampled_from([None, "5"]),
             }
         ),
         min_size=1,
@@ -218,3 +221,9 @@ def test_002_10_entries_of_other_venues_are_no_message_of_the_binary_feed(entry_
         elsewhere = [kind for kind in TRADES if at in found.trades_elsewhere(kind)]
         expected = [kind for kind in TRADES if kind == without.template[at] and not electronic]
         assert elsewhere == expected
+    for auction in (THEORETICAL_OPENING_PRICE, AUCTION_IMBALANCE):
+        found_at, at_all = (
+            messages_of(each, auction).column("index_in_packet").to_pylist()
+            for each in (found, without)
+        )
+        assert found_at == [at for at in at_all if entry_rows[at]["MDStreamID"] in (None, "E")]

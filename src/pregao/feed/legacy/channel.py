@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final
 
 from pregao import events as channel_events
@@ -251,8 +251,8 @@ class LegacyFeedChannel:
         self._received_ns: dict[str, int] = {}
         self._strange = 0
         """Datagrams of a feed or stream that the channel does not have."""
-        self._trades: set[tuple[int, str, int]] = set()
-        """Published trades of each venue: one that is sent again is a correction."""
+        self._trades: set[tuple[int, str, date | None, int]] = set()
+        """Published trades of each venue and day: one that is sent again is a correction."""
 
     def _new_channel(self, *, from_the_start: bool) -> LegacyStreamFollower:
         """Create a channel without any state."""
@@ -513,7 +513,7 @@ class LegacyFeedChannel:
         price, size = exact_mantissa(trade.price) or 0, trade.size or 0
         corrects = False
         if not trade.busted:
-            key = (trade.security_id, trade.stream_id, number)
+            key = (trade.security_id, trade.stream_id, day, number)
             corrects = key in self._trades
             if len(self._trades) >= MAX_TRADES:
                 self._trades.clear()

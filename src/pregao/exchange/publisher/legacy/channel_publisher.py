@@ -293,6 +293,8 @@ class LegacyChannelPublisher:
 
     def _definition(self, item: SecurityDefinition) -> None:
         self.state.define(item)
+        if item.action == SecurityUpdateAction.DELETE:
+            self._traded.pop(item.instrument.security_id, None)
         for values in lists([item.instrument], item.action, self.number):
             self._message(loop.SECURITY_LIST, values)
 
