@@ -371,7 +371,7 @@ def comparable_state(channel):
 MARKETS = 20
 """Number of simulated markets; each is followed with many mixes of faults."""
 RESETS = ((), (), ("channel@0.4",), ("sequence@0.5",), ("sequence@0.3", "channel@0.6"))
-VERSIONS = (16, 16, 15, 10, 7)
+VERSIONS = (17, 16, 15, 10, 7)
 
 
 @cache
