@@ -236,6 +236,34 @@ def test_003_7_1_10_and_11_without_a_counterparty_it_is_accepted_and_then_cancel
     assert not floor.engine.market.orders
 
 
+@pytest.mark.parametrize("kind", [OrdType.LIMIT, MARKET, MARKET_TO_LIMIT])
+@pytest.mark.parametrize("validity", [IOC, FOK])
+def test_003_7_1_10_and_11_a_change_without_a_counterparty_is_confirmed_and_then_cancelled(
+    kind, validity
+):
+    floor = Floor()
+    order = floor.order(BUY, 10, 10)
+    floor.modify(order, 10, ord_type=kind, time_in_force=validity)
+    modified, cancelled = floor.reports()
+    assert isinstance(modified, OrderModified)
+    assert (modified.ord_type, modified.time_in_force) == (kind, validity)
+    assert isinstance(cancelled, OrderCancelled)
+    assert [type(item) for item in floor.items()] == [DeleteOrderMbo]
+    assert not floor.engine.market.orders
+    floor.check_feed()
+
+
+def test_003_7_1_5_a_change_to_market_to_limit_needs_an_opposite_side_as_on_entry():
+    floor = Floor(share(previous_close=10 * 10**8))
+    order = floor.order(BUY, 10, 9)
+    floor.modify(order, 10, ord_type=MARKET_TO_LIMIT)
+    assert floor.reject_code() == 2013
+    floor.order(SELL, 4, 10.2, session=2)
+    floor.modify(order, 10, ord_type=MARKET_TO_LIMIT)
+    assert [(trade.price, trade.size) for trade in floor.items(Trade)] == [(px(10.2), 4)]
+    assert floor.book(BUY) == [(px(10.2), 6)]
+
+
 @pytest.mark.parametrize("validity", [IOC, FOK])
 def test_003_7_1_1_with_a_counterparty_a_market_order_needs_a_price_to_protect_it_from(validity):
     floor = Floor()

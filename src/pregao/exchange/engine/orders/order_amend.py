@@ -38,6 +38,7 @@ from pregao.exchange.engine.orders.validation import (
     PROTECTED,
     STOPS,
     check_order,
+    check_protection_price,
     protection_price,
 )
 from pregao.exchange.engine.phases.auction import check_bound, publish_theoretical
@@ -188,13 +189,12 @@ def _check(
             return reject_codes.MINIMUM_KEPT
         if order.stop_px is not None and terms.min_qty > terms.quantity:
             return reject_codes.MINIMUM_INVALID
-    if (
-        not plain
-        and terms.ord_type in PROTECTED
-        and terms.protection is None
-        and terms.time_in_force not in _AUCTION_ONLY
-    ):
-        return reject_codes.NO_REFERENCE_PRICE
+    if not plain and terms.ord_type in PROTECTED and terms.time_in_force not in _AUCTION_ONLY:
+        reject = check_protection_price(
+            listing, order.side, terms.ord_type, terms.time_in_force, terms.protection
+        )
+        if reject is not None:
+            return reject
     other = market.by_client.get((order.session, order.segment, command.cl_ord_id))
     if other is not None and other is not order:
         return reject_codes.DUPLICATE_ORDER

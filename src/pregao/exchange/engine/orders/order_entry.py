@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.book.order_book import BUY, EngineOrder, key_of
+from pregao.exchange.engine.book.order_book import BUY, EngineOrder
 from pregao.exchange.engine.matching.market_protection import check_protection, reset_protections
 from pregao.exchange.engine.matching.matching import (
     Execution,
@@ -41,6 +41,7 @@ from pregao.exchange.engine.orders.validation import (
     PEGGED,
     PROTECTED,
     check_order,
+    check_protection_price,
     protection_price,
 )
 from pregao.exchange.engine.phases.auction import OSCILLATION, SELF_TRADE, publish_theoretical
@@ -86,17 +87,9 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         and command.time_in_force not in (MOA, MOC)
     ):
         protection = protection_price(listing, command.side, command.stop_px)
-        # An immediate order without a counterparty is accepted and then canceled.
-        immediate = command.time_in_force in (IOC, FOK)
-        if protection is None:
-            if not immediate or listing.opposite(command.side).count:
-                reject = reject_codes.NO_REFERENCE_PRICE
-        elif (
-            command.ord_type == MARKET_TO_LIMIT
-            and not immediate
-            and not tradable_within(listing, command.side, -key_of(command.side, protection), 1)
-        ):
-            reject = reject_codes.NO_OPPOSITE_SIDE
+        reject = check_protection_price(
+            listing, command.side, command.ord_type, command.time_in_force, protection
+        )
     if reject is not None:
         _refuse(market, command, reject, now_ns)
         return
@@ -148,9 +141,6 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
             enter_pegged(market, listing, order, received, now_ns, order.min_qty)
         return
     if listing.status == OPEN:
-        if not plain and protection is None:
-            cancel(market, order, now_ns)
-            return
         trade_or_queue(market, listing, order, received, now_ns, [], order.min_qty)
         return
     items: list[MarketItem] = [market.add_to_book(listing, order, now_ns)]
@@ -178,9 +168,7 @@ def trade_or_queue(
     """
     buys = order.side == BUY
     keys = listing.offers.keys if buys else listing.bids.keys
-    price = order.price if order.price is not None else order.protection_price
-    assert price is not None
-    if not keys or (keys[-1] < (-price if buys else price) and not order.routing):
+    if not keys or (keys[-1] < _limit_key(order) and not order.routing):
         # Nothing to trade with: by far the most frequent case.
         if min_qty:
             cancel(market, order, now_ns)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import date
 
 from pregao.exchange.engine.book.listing import Listing
-from pregao.exchange.engine.book.order_book import BUY
+from pregao.exchange.engine.book.order_book import BUY, key_of
+from pregao.exchange.engine.matching.matching import tradable_within
 from pregao.exchange.engine.matching.price_bands import refusal
 from pregao.exchange.engine.model.enums import (
     OrderSide,
@@ -25,6 +26,8 @@ from pregao.exchange.engine.model.reject_codes import (
     MARKET_FORBIDDEN,
     MARKET_PAUSED,
     MINIMUM_INVALID,
+    NO_OPPOSITE_SIDE,
+    NO_REFERENCE_PRICE,
     NOT_TRADED_IN_BOOK,
     ONLY_IN_AUCTION,
     PRICE_NOT_ACCEPTED,
@@ -325,3 +328,28 @@ def protection_price(listing: Listing, side: OrderSide, stop_px: int | None = No
     if not listing.instrument.allows_any_sign:
         worst = max(worst, tick)
     return -(-worst // tick) * tick
+
+
+def check_protection_price(
+    listing: Listing,
+    side: OrderSide,
+    ord_type: OrdType,
+    time_in_force: TimeInForce,
+    protection: int | None,
+) -> Reject | None:
+    """Return the reason to reject an order that has this protection price, or None.
+
+    An immediate order without a counterparty is accepted and then canceled (003 §7.1.10, §7.1.11).
+    """
+    immediate = time_in_force in (IOC, FOK)
+    if protection is None:
+        if immediate and not listing.opposite(side).count:
+            return None
+        return NO_REFERENCE_PRICE
+    if (
+        ord_type == MARKET_TO_LIMIT
+        and not immediate
+        and not tradable_within(listing, side, -key_of(side, protection), 1)
+    ):
+        return NO_OPPOSITE_SIDE
+    return None
