@@ -15,7 +15,9 @@ from pregao.exchange.engine.model.commands import CrossSide, DefineSpread, NewCr
 from pregao.exchange.engine.model.enums import (
     ExecRestatementReason,
     OrdStatus,
+    OrdType,
     PriceBandType,
+    RoutingInstruction,
     SecurityResponseType,
     SecurityUpdateAction,
     TimeInForce,
@@ -408,6 +410,28 @@ def test_000_13_11_a_spread_does_not_trade_at_a_price_that_its_legs_no_longer_ha
     reason = ExecRestatementReason.MARKET_OPTION if validity == TimeInForce.DAY else None
     assert (gone.session, gone.status, gone.reason) == (2, OrdStatus.CANCELED, reason)
     assert floor.book(SELL, made) == [(px(-1.00), 5), (px(-0.10), 5)]
+
+
+@pytest.mark.parametrize("validity", [TimeInForce.DAY, TimeInForce.FILL_OR_KILL])
+def test_000_13_11_a_liquidity_provider_trades_only_where_the_legs_can(validity):
+    """It would improve on -0.80, the lowest price of the legs, by a tick."""
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    floor.do(limit(2, 9.50, 10.50))
+    floor.do(limit(1, 9.70, 10.30))
+    floor.order(SELL, 5, ord_type=OrdType.RLP, firm=7, security_id=made)
+    floor.order(SELL, 5, -0.80, security_id=made, session=3)
+    retail = {"firm": 7, "routing_instruction": RoutingInstruction.RETAIL_LIQUIDITY_TAKER}
+    buyer = {"security_id": made, "session": 2, "time_in_force": validity, **retail}
+    floor.order(BUY, 5, -0.80, **buyer)
+    (trade, *_) = floor.items(Trade)
+    assert (trade.price, trade.trd_sub_type) == (px(-0.80), None)
+    assert leg_trades(floor) == [(2, px(9.50), 5), (1, px(10.30), 5)]
+    floor.order(SELL, 5, -0.79, security_id=made, session=3)
+    floor.order(BUY, 5, -0.79, **buyer)
+    (trade, *_) = floor.items(Trade)
+    assert (trade.price, trade.trd_sub_type) == (px(-0.80), TrdSubType.RLP_TRADE)
+    assert leg_trades(floor) == [(2, px(9.50), 5), (1, px(10.30), 5)]
 
 
 def test_003_15_1_no_trade_without_prices_of_all_legs():

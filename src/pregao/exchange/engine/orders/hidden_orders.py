@@ -100,10 +100,15 @@ def match_retail(
 
 
 def _price_for(listing: Listing, order: EngineOrder, limit_key: int) -> int | None:
-    """Return the providers' price if the order's limit and the auction band allow it, or None."""
+    """Return the providers' price if the order's limit and the auction band allow it, or None.
+
+    In a user-defined spread the legs must allow it too.
+    """
     side = OrderSide(3 - order.side)
     price = pegged_price(listing, side)
     if price is None or not listing.auction_low <= price <= listing.auction_high:
+        return None
+    if listing.strategy is not None and not listing.strategy.trades_at(price):
         return None
     key = price if side == BUY else -price
     return price if key >= limit_key else None
