@@ -22,10 +22,10 @@ from bench.measure import Row, best
 from pregao.book.replay import BookKind, Replay
 from pregao.book.update_rows import UpdateRows
 from pregao.clock import MINUTE
-from pregao.lake.books.build import BookOptions, books_on_spark, build_books
+from pregao.lake.books.build import BookOptions, build_books
+from pregao.lake.execution.spark import SparkRunner
 from pregao.lake.execution.spark_session import spark_session
 from pregao.lake.ingest.pipeline import ingest
-from pregao.lake.ingest.runner import merge_on_spark, on_spark
 
 SECTION = "books"
 EVENTS = 1_000_000
@@ -191,7 +191,7 @@ def in_the_lake(folder: Path) -> Iterator[Row]:
     lake = str(folder / "lake")
     spark = spark_session("local[2]")
     captures = [str(path) for path in sorted(day.glob("*.pcap"))]
-    ingest(captures, lake, run=on_spark(spark), merge=merge_on_spark(spark))
+    ingest(captures, lake, runner=SparkRunner(spark))
     for depth, words, target in (
         (10, "ten-level ticks, checkpoints, audit", "≥ 1.6"),
         (1, "the same with top of book only", "≥ 2"),
@@ -201,7 +201,7 @@ def in_the_lake(folder: Path) -> Iterator[Row]:
             build_books(
                 lake,
                 BookOptions(depth=depth, interval_ns=10 * MINUTE + turn),
-                run=books_on_spark(spark),
+                runner=SparkRunner(spark),
             )
             for turn in range(3)
         ]

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from bench import days
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, read_packets
+from pregao.lake.execution.spark import SparkRunner
 from pregao.lake.execution.spark_session import spark_session
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.report import IngestReport
-from pregao.lake.ingest.runner import merge_on_spark, on_spark
 
 SECTION = "lake"
 _RUNS = 5
@@ -146,7 +146,7 @@ def ingests(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
 def ingest_on_spark(spark: Any, captures: list[Path], folder: Path) -> IngestReport:
     lake = folder / "lake"
     shutil.rmtree(lake, ignore_errors=True)
-    return ingest(map(str, captures), str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
+    return ingest(map(str, captures), str(lake), runner=SparkRunner(spark))
 
 
 def rate(report: IngestReport) -> float:
@@ -245,7 +245,9 @@ def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
         ends.append(time.perf_counter())
 
     files = RollingFiles(str(rolling), 0)
-    stream = StreamIngest(files, str(folder / "streamed"), IngestOptions(), run=on_spark(spark))
+    stream = StreamIngest(
+        files, str(folder / "streamed"), IngestOptions(), runner=SparkRunner(spark)
+    )
     pace = StreamPace(once=True, interval_ns=0, max_bytes=64 << 20, holdback_ns=10**9)
     follow_on_spark(spark, stream, pace, on_report, str(folder / "checkpoint"))
     messages = sum(report.messages for report in reports[1:])

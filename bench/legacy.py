@@ -21,10 +21,10 @@ from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.fast.codec import Encoder
 from pregao.lake.books.build import BookOptions, build_books
+from pregao.lake.execution.spark import SparkRunner
 from pregao.lake.execution.spark_session import spark_session
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.report import IngestReport
-from pregao.lake.ingest.runner import merge_on_spark, on_spark
 from pregao.legacy.messages import MessageReader
 from pregao.legacy.reassembly import Assembler, read_chunks, write_chunks
 from pregao.legacy.times import timestamp_digits
@@ -74,7 +74,7 @@ def run() -> Iterator[Row]:
 def ingest_on_spark(spark: Any, capture: Path, folder: Path) -> IngestReport:
     lake = folder / "lake"
     shutil.rmtree(lake, ignore_errors=True)
-    return ingest([str(capture)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
+    return ingest([str(capture)], str(lake), runner=SparkRunner(spark))
 
 
 def read_one_by_one(capture: Path) -> float:

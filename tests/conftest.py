@@ -86,6 +86,7 @@ SLOWEST = (
     "test_lake_books_legacy",
     "test_fast_properties",
     "test_lake_datasource_rows",
+    "test_lake_runners",
     "test_publisher_legacy",
     "test_lake_ingest_odd_packets",
     "test_lake_ingest_protocols",
@@ -126,7 +127,6 @@ ON_SPARK = frozenset(
         "test_lake_s3_store",
         "test_lake_schema_version",
         "test_lake_datasource_spark",
-        "test_lake_spark_tasks",
         "test_lake_sql_engines",
         "test_lake_streaming_spark",
         "test_lake_views_engines",
@@ -138,6 +138,7 @@ ON_SPARK = frozenset(
 TOGETHER = {
     "test_lake_cluster_standalone": "test_lake_cluster_page",
     "test_lake_datasource_results": "test_lake_access_connect",
+    "test_lake_runners": "test_lake_access_connect",
     # They begin by compiling the kernels of books, if no run has done so yet; the guide comes last,
     # because compilation takes minutes under a profiler.
     "test_cli_books": "test_cli_messages",
@@ -224,6 +225,7 @@ SLOW = ON_SPARK | {
     "test_lake_ingest_protocols",
     "test_lake_datasource_results",
     "test_lake_datasource_rows",
+    "test_lake_runners",
     "test_lake_sql_file_pruning",
     "test_lake_sql_query_guard",
     "test_lake_storage_paths",

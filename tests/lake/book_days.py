@@ -13,7 +13,7 @@ from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
 from pregao.exchange.simulation.settings import SimulationSettings, parse_moment, parse_reset
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.packet_keys import AFTER_PACKET
-from pregao.lake.books.build import BookOptions, DayReport, build_books, run_books_locally
+from pregao.lake.books.build import BookOptions, DayReport, build_books
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
 
@@ -100,14 +100,12 @@ class BookDay:
         return json.loads((self.folder / "truth" / "faults.json").read_text(encoding="utf-8"))
 
 
-def built(
-    folder: Path, *, options=None, run=run_books_locally, captures: list[Path] | None = None
-) -> BookDay:
+def built(folder: Path, *, options=None, captures: list[Path] | None = None) -> BookDay:
     """Ingest a day's captures and build its books."""
     lake = LakeStore(folder / "lake")
     chosen = sorted(folder.glob("*.pcap")) if captures is None else captures
     ingest([str(path) for path in chosen], lake.location)
-    return BookDay(folder, lake, build_books(lake.location, options or BookOptions(), run=run))
+    return BookDay(folder, lake, build_books(lake.location, options or BookOptions()))
 
 
 def levels(orders, depth=10):

@@ -39,7 +39,7 @@ def connect_server(tmp_path_factory):
     home = Path(pyspark.__file__).parent
     log = importlib.resources.files("pregao.lake") / "log4j2.properties"
     settings = {
-        "spark.master": "local[2]",
+        "spark.master": "local[2,4]",  # by default it runs no task again
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}",
         "spark.ui.enabled": "false",

@@ -21,6 +21,7 @@ from pregao.lake.storage.lake_store import LakeStore
 if TYPE_CHECKING:
     from pregao.lake.books.audit_summary import AuditSummary
     from pregao.lake.books.replay_span import HistoricalBook
+    from pregao.lake.execution.runner import Runner
     from pregao.lake.ingest.options import IngestOptions
 
 Engine = Literal["arrow", "polars", "duckdb", "spark", "pandas"]
@@ -269,7 +270,8 @@ class Lake:
             options: Options of the ingest.
             books: Build books afterwards.
             analytics: Build analytics afterwards.
-            spark: Spark session to run in; by default the work runs in this process.
+            spark: Spark session to run in; by default large captures are processed in parallel by
+                local processes, small ones in this process.
 
         Returns:
             The report, as written by `pregao ingest --report`.
@@ -284,26 +286,20 @@ class Lake:
             ```
         """
         from pregao.lake.ingest.pipeline import ingest
-        from pregao.lake.ingest.runner import Merger, Runner, merge_locally, run_locally
 
-        run: Runner = run_locally
-        merge: Merger = merge_locally
-        if spark is not None:
-            from pregao.lake.ingest.runner import merge_on_spark, on_spark
+        with _runner(spark) as runner:
+            location = self._lake.location
+            report = ingest(list(paths(captures)), location, options, runner=runner)
+            result: dict[str, Any] = report.json()
+            if books:
+                result["books"] = self._build(runner)
+            if analytics:
+                from pregao.lake.analytics.run import analyse
 
-            run, merge = on_spark(spark), merge_on_spark(spark)
-        location = self._lake.location
-        report = ingest(list(paths(captures)), location, options, run=run, merge=merge)
-        result: dict[str, Any] = report.json()
-        if books:
-            result["books"] = self._build(spark)
-        if analytics:
-            from pregao.lake.analytics.run import analyse
-
-            result["analytics"] = [
-                {"date": built.date.isoformat(), "table": built.table, "rows": built.rows}
-                for built in analyse(spark, self._lake)
-            ]
+                result["analytics"] = [
+                    {"date": built.date.isoformat(), "table": built.table, "rows": built.rows}
+                    for built in analyse(self._lake, runner)
+                ]
         return result
 
     def audit(
@@ -352,14 +348,24 @@ class Lake:
         choose_engine(self._lake, EngineName.LOCAL, spark_wanted=False)
         return DuckdbEngine(self._lake).query(sql).relation
 
-    def _build(self, spark: Any) -> list[dict[str, Any]]:
-        from pregao.lake.books.build import books_on_spark, build_books, run_books_locally
+    def _build(self, runner: Runner) -> list[dict[str, Any]]:
+        from pregao.lake.books.build import build_books
         from pregao.lake.books.catalog import FileCatalog
 
         if not FileCatalog(self._lake).dates():
             return []  # neither orders nor snapshots
-        run = run_books_locally if spark is None else books_on_spark(spark)
-        return [built.json() for built in build_books(self._lake.location, run=run)]
+        return [built.json() for built in build_books(self._lake.location, runner=runner)]
+
+
+def _runner(spark: Any) -> Runner:
+    """Return a runner on a Spark session, or in local processes without one."""
+    if spark is not None:
+        from pregao.lake.execution.spark import SparkRunner
+
+        return SparkRunner(spark)
+    from pregao.lake.execution.processes import ProcessRunner
+
+    return ProcessRunner()
 
 
 def listed_days(days: date | str | Iterable[date | str]) -> tuple[date | str, ...]:

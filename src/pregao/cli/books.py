@@ -11,10 +11,10 @@ import typer
 
 from pregao.cli import options
 from pregao.clock import parse_span
-from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
     from pregao.lake.books.build import BookOptions, DayReport
+    from pregao.lake.execution.runner import Runner
 
 EPILOG = "\n\n".join(
     (
@@ -64,7 +64,9 @@ def books(
     """
     from pregao.cli import option_values
     from pregao.cli.output_files import check_report, write_report
+    from pregao.cli.runner import open_runner
     from pregao.lake.books.build import BookOptions
+    from pregao.lake.storage.lake_store import LakeStore
 
     option_values.check_engine(engine, master, conf)
     channels = option_values.numbers(channel, "--channel", 255)
@@ -77,43 +79,27 @@ def books(
     )
     options.check()
     check_report(report)
-    reports = build(lake, options, engine, master, conf, quiet=quiet)
+    LakeStore(lake).require()
+    with open_runner(engine, master, conf, quiet=quiet) as runner:
+        reports = build(lake, runner, options, quiet=quiet)
     write_report(report, [one.json() for one in reports])
     if not quiet:
         show(reports)
 
 
 def build(
-    lake: str,
-    options: BookOptions | None = None,
-    engine: EngineName | None = None,
-    master: str | None = None,
-    conf: list[str] | None = None,
-    *,
-    spark: Any = None,
-    quiet: bool = False,
+    lake: str, runner: Runner, options: BookOptions | None = None, *, quiet: bool = False
 ) -> list[DayReport]:
-    """Build books on Spark or in local processes; `spark` is the session of an ingest, if any."""
-    from pregao.lake.books.build import BookRunner, build_books, run_books_locally
-    from pregao.lake.storage.lake_store import LakeStore
+    """Build books, with the progress on standard error."""
+    from pregao.lake.books.build import build_books
 
-    LakeStore(lake).require()
-    run: BookRunner = run_books_locally
-    if spark is None and engine is not EngineName.LOCAL:
-        from pregao.lake.execution.spark_session import parse_conf, spark_session
-
-        spark = spark_session(master, parse_conf(conf))
-    if spark is not None:
-        from pregao.lake.books.build import books_on_spark
-
-        run = books_on_spark(spark)
     progress = _progress(shown=not quiet and sys.stderr.isatty())
-    return build_books(lake, options, run=run, progress=progress)
+    return build_books(lake, options, runner=runner, progress=progress)
 
 
 def _progress(shown: bool) -> Any:
     """Return the progress of a build, which prints a line per step if `shown`."""
-    from pregao.lake.ingest.runner import TaskProgress
+    from pregao.lake.ingest.progress import TaskProgress
 
     class PrintedProgress(TaskProgress):
         def started(self, total_bytes: int, tasks: int) -> None:  # noqa: ARG002 - not shown

@@ -104,7 +104,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     from pregao.lake.analytics.run import analyse
     from pregao.lake.books.audit_summary import audit_summary
     from pregao.lake.books.book_at import book_at
-    from pregao.lake.books.build import build_books, run_books_locally
+    from pregao.lake.books.build import build_books
     from pregao.lake.engine_names import EngineName
     from pregao.lake.sql.engines import open_engine
     from pregao.lake.storage.lake_store import LakeStore
@@ -118,9 +118,9 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     show_ingest(_ingest(out, captures, lake), str(lake))
     store = LakeStore(str(lake))
     print_line(out, "Rebuilding every book and comparing it with every snapshot of the exchange …")
-    build_books(store.location, run=run_books_locally)
+    build_books(store.location)
     print_line(out, "Building tables of trades and bars, with busts and corrections applied …")
-    analyse(None, store, tables=["trades", "bars"])
+    analyse(store, tables=["trades", "bars"])
     engine = open_engine(store, EngineName.LOCAL)
     for question in QUESTIONS:
         print_line(out, f"\n{question.words}", "bold")
@@ -147,7 +147,6 @@ def _ingest(out: Console, captures: Path, lake: Path) -> IngestReport:
     from pregao.cli.console import print_line
     from pregao.extras import require
     from pregao.lake.ingest.pipeline import ingest
-    from pregao.lake.ingest.runner import merge_locally, run_locally
 
     try:
         require("pyspark")
@@ -156,13 +155,12 @@ def _ingest(out: Console, captures: Path, lake: Path) -> IngestReport:
         find_java()
     except UsageError as error:
         print_line(out, f"Ingesting the captures into a lake, in this process ({error}) …")
-        return ingest([str(captures)], str(lake), run=run_locally, merge=merge_locally)
+        return ingest([str(captures)], str(lake))
+    from pregao.lake.execution.spark import SparkRunner
     from pregao.lake.execution.spark_session import spark_session
-    from pregao.lake.ingest.runner import merge_on_spark, on_spark
 
     print_line(out, "Ingesting the captures into a lake, on Spark …")
-    spark = spark_session()
-    return ingest([str(captures)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
+    return ingest([str(captures)], str(lake), runner=SparkRunner(spark_session()))
 
 
 def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
@@ -14,14 +12,12 @@ import typer
 from pregao.cli import options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
-from pregao.extras import installed, require
 from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
-    from pregao.lake.execution.background_start import BackgroundSpark
+    from pregao.lake.execution.runner import Runner
     from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.ingest.report import IngestReport
-    from pregao.lake.storage.lake_store import LakeStore
 
 EPILOG = "\n\n".join(
     (
@@ -33,8 +29,6 @@ EPILOG = "\n\n".join(
         "Without Java, captures of up to 1 GB are ingested without Spark, as with --engine local.",
     )
 )
-MAX_LOCAL_BYTES = 1 << 30
-"""Maximum bytes of captures to ingest without Spark if Java is missing and no engine is given."""
 
 
 class IngestStage(StrEnum):
@@ -43,21 +37,6 @@ class IngestStage(StrEnum):
     MESSAGES = "messages"
     BOOKS = "books"
     ANALYTICS = "analytics"
-
-
-@dataclass(frozen=True, slots=True)
-class IngestSession:
-    """Where stages run: on Spark, or in local processes."""
-
-    starting: BackgroundSpark | None = None
-    """Starting Spark session; None without Spark."""
-    chosen: bool = True
-    """Whether the user chose where to run; if not, stages that are faster locally run locally."""
-
-    @property
-    def spark(self) -> Any:
-        """The Spark session, after waiting for its start; None without Spark."""
-        return self.starting and self.starting.session()
 
 
 def ingest(
@@ -144,18 +123,15 @@ def _take_in(
     *,
     quiet: bool,
 ) -> None:
-    session = open_session(*where, captures, quiet=quiet)
-    try:
-        _run_all(stages, session, captures, lake, settings, report, quiet)
-    except BaseException:
-        if session.starting is not None:
-            session.starting.abandon()
-        raise
+    from pregao.cli.runner import open_runner
+
+    with open_runner(*where, captures, quiet=quiet) as runner:
+        _run_all(stages, runner, captures, lake, settings, report, quiet)
 
 
 def _run_all(
     stages: list[IngestStage],
-    session: IngestSession,
+    runner: Runner,
     captures: list[str],
     lake: str,
     settings: IngestOptions,
@@ -169,7 +145,7 @@ def _run_all(
     seconds: dict[str, float] = {}
     for stage in stages:
         started = perf_counter()
-        data |= _run(stage, session, captures, lake, settings, quiet)
+        data |= _run(stage, runner, captures, lake, settings, quiet)
         seconds[stage] = round(perf_counter() - started, 3)
         # Written after every stage, so that the report survives the failure of a later one.
         write_report(report, {**data, "stages": seconds})
@@ -188,89 +164,9 @@ def selected_stages(only: list[str] | None) -> list[IngestStage]:
     return [stage for stage in IngestStage if not names or stage in names]
 
 
-def open_session(
-    engine: EngineName | None,
-    master: str | None,
-    conf: list[str] | None,
-    captures: list[str],
-    *,
-    quiet: bool = False,
-) -> IngestSession:
-    """Start Spark, or run locally if requested, or if nothing is and Spark or Java is missing.
-
-    Without Java, raise `UsageError` for more than `MAX_LOCAL_BYTES` bytes of captures, so that
-    the user decides.
-    """
-    from pregao.lake.execution.spark_session import parse_conf
-
-    settings = parse_conf(conf)
-    if engine is EngineName.LOCAL:
-        return IngestSession()
-    unset = engine is None and master is None and not settings
-    if unset and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        from pregao.lake.execution.spark_session import find_java
-        from pregao.lake.ingest.discovery import find_captures
-
-        try:
-            require("pyspark")
-            find_java()
-        except UsageError as error:
-            size = sum(entry.size for entry in find_captures(captures)) if captures else 0
-            if size > MAX_LOCAL_BYTES:
-                raise UsageError(
-                    f"{error} Or use --engine local, which does not need Java."
-                ) from error
-            missing = "no Java" if installed("pyspark") else "no Spark"
-            _print_line(f"{missing} found: running without Spark, as with --engine local", quiet)
-            return IngestSession()
-    from pregao.lake.execution.background_start import BackgroundSpark
-
-    chosen = _is_chosen(engine, master, settings)
-    return IngestSession(BackgroundSpark(master, settings), chosen=chosen)
-
-
-def _is_chosen(engine: EngineName | None, master: str | None, conf: dict[str, str]) -> bool:
-    """Whether options, Spark's settings or spark-submit say where to run."""
-    from pregao.lake.execution.spark_session import spark_defaults
-
-    variables = ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE")
-    return (
-        engine is not None
-        or master is not None
-        or bool(conf)
-        or any(name in os.environ for name in variables)
-        or "spark.master" in spark_defaults()
-    )
-
-
-def analytics_session(
-    engine: EngineName | None,
-    master: str | None,
-    conf: list[str] | None,
-    lake: LakeStore,
-    *,
-    quiet: bool = False,
-) -> IngestSession:
-    """Return where to build analytics: on Spark if configured in any way, else locally.
-
-    On a single machine, the latter takes a third of the time.
-    """
-    from pregao.lake.execution.spark_session import parse_conf
-
-    if _is_chosen(engine, master, parse_conf(conf)) or not _read_by_duckdb(lake):
-        return open_session(engine, master, conf, [], quiet=quiet)
-    return IngestSession()
-
-
-def _read_by_duckdb(lake: LakeStore) -> bool:
-    from pregao.lake.sql.engines import choose_engine
-
-    return choose_engine(lake, None, spark_wanted=False) is EngineName.LOCAL
-
-
 def _run(
     stage: IngestStage,
-    session: IngestSession,
+    runner: Runner,
     captures: list[str],
     lake: str,
     options: IngestOptions,
@@ -278,19 +174,18 @@ def _run(
 ) -> dict[str, Any]:
     """Run a stage and print its result; return its part of the report."""
     if stage is IngestStage.MESSAGES:
-        report = _messages(session, captures, lake, options, quiet)
+        report = _messages(runner, captures, lake, options, quiet)
         if not quiet:
             show(report, lake)
         return report.json()
     if stage is IngestStage.BOOKS:
-        return {"books": _books(session, lake, quiet)}
+        return {"books": _books(runner, lake, quiet)}
     from pregao.cli import analytics
     from pregao.lake.analytics.run import analyse
     from pregao.lake.storage.lake_store import LakeStore
 
     store = LakeStore(lake)
-    spark = session.spark if session.chosen or not _read_by_duckdb(store) else None
-    built = analyse(spark, store, progress=analytics.progress(quiet))
+    built = analyse(store, runner, progress=analytics.progress(quiet))
     if not quiet:
         analytics.show(built)
     return {
@@ -301,27 +196,16 @@ def _run(
 
 
 def _messages(
-    session: IngestSession, captures: list[str], lake: str, options: IngestOptions, quiet: bool
+    runner: Runner, captures: list[str], lake: str, options: IngestOptions, quiet: bool
 ) -> IngestReport:
     from pregao.cli.console import ingest_progress
-    from pregao.lake.ingest import runner
     from pregao.lake.ingest.pipeline import ingest as take_in
 
-    run: runner.Runner = runner.run_locally
-    merge: runner.Merger = runner.merge_locally
-    if session.starting is not None:
-        # The session is waited for only when the captures have been surveyed.
-        def run(tasks: Any, progress: Any) -> Any:
-            return runner.on_spark(session.spark)(tasks, progress)
-
-        def merge(lake: Any, groups: Any) -> Any:
-            return runner.merge_on_spark(session.spark)(lake, groups)
-
     with ingest_progress(quiet) as progress:
-        return take_in(captures, lake, options, run=run, merge=merge, progress=progress)
+        return take_in(captures, lake, options, runner=runner, progress=progress)
 
 
-def _books(session: IngestSession, lake: str, quiet: bool) -> list[dict[str, Any]]:
+def _books(runner: Runner, lake: str, quiet: bool) -> list[dict[str, Any]]:
     from pregao.cli import books as order_books
     from pregao.lake.books.catalog import FileCatalog
     from pregao.lake.storage.lake_store import LakeStore
@@ -331,8 +215,7 @@ def _books(session: IngestSession, lake: str, quiet: bool) -> list[dict[str, Any
     if not FileCatalog(store).dates():
         _print_line("no orders and no snapshots: no books to build", quiet)
         return []
-    engine = EngineName.LOCAL if session.starting is None else EngineName.SPARK
-    built = order_books.build(lake, engine=engine, spark=session.spark, quiet=quiet)
+    built = order_books.build(lake, runner, quiet=quiet)
     if not quiet:
         order_books.show(built)
     return [one.json() for one in built]

@@ -125,14 +125,17 @@ def stream(
 
     try:
         if engine is EngineName.LOCAL:
-            follow_locally(StreamIngest(files, lake, options), pace, report_ingest)
+            from pregao.lake.execution.processes import ProcessRunner
+
+            with ProcessRunner() as runner:
+                ingest = StreamIngest(files, lake, options, runner=runner)
+                follow_locally(ingest, pace, report_ingest)
             return
+        from pregao.lake.execution.spark import SparkRunner
         from pregao.lake.execution.spark_session import parse_conf, spark_session
-        from pregao.lake.ingest.runner import on_spark
 
         spark = spark_session(master, parse_conf(conf))
-        # Small tables are merged in this process: on Spark they would be many tiny tasks.
-        ingest = StreamIngest(files, lake, options, run=on_spark(spark))
+        ingest = StreamIngest(files, lake, options, runner=SparkRunner(spark))
         follow_on_spark(spark, ingest, pace, report_ingest, checkpoint)
     except KeyboardInterrupt:
         if once:

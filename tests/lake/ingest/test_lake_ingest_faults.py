@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
+from pregao.lake.execution.serial import SerialRunner
 from pregao.lake.ingest.pipeline import ingest
-from pregao.lake.ingest.runner import run_locally
 from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from tests.forked import Forked
@@ -47,16 +47,17 @@ def in_a_process(program, *arguments):
 DIE = """
     import os, signal, sys
     from pregao.lake.ingest.pipeline import ingest
-    from pregao.lake.ingest.runner import run_locally
+    from pregao.lake.execution.serial import SerialRunner
     from pregao.lake.storage.lake_store import LakeStore
     captures, lake, step = sys.argv[1:]
     def die():
         os.kill(os.getpid(), signal.SIGKILL)
     if step == "tasks":
-        def run(tasks, progress):
-            run_locally(tasks, progress)
-            die()
-        ingest([captures], lake, run=run)
+        class Dying(SerialRunner):
+            def run(self, *arguments):
+                super().run(*arguments)
+                die()
+        ingest([captures], lake, runner=Dying())
     real = LakeStore.commit
     def commit(self, unit):
         def watch(done):
@@ -130,21 +131,21 @@ def test_both_feeds_concurrently_from_two_sides(clean, tmp_path):
 
 
 FULL = """
-    import resource, sys
+    import resource, signal, sys
     from pregao.errors import PregaoError
+    from pregao.lake.execution.serial import SerialRunner
     from pregao.lake.ingest.pipeline import ingest
     limit = int(sys.argv[3])
-    def run(tasks, progress):
-        from pregao.lake.ingest.runner import run_locally
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-        import signal
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        try:
-            return run_locally(tasks, progress)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    class LittleSpace(SerialRunner):
+        def run(self, *arguments):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            try:
+                return super().run(*arguments)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     try:
-        ingest([sys.argv[1]], sys.argv[2], run=run)
+        ingest([sys.argv[1]], sys.argv[2], runner=LittleSpace())
     except (PregaoError, OSError) as error:
         print("sentence:", error)
 """
@@ -173,13 +174,14 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
         for packet in packets[half:]:
             writer.write(packet.time_ns, packet.data)
 
-    def run(tasks, progress):
-        with growing.open("ab") as more:
-            more.write(rest.read_bytes()[24:])
-        return run_locally(tasks, progress)
+    class Growing(SerialRunner):
+        def run(self, *arguments):
+            with growing.open("ab") as more:
+                more.write(rest.read_bytes()[24:])
+            return super().run(*arguments)
 
     lake = tmp_path / "lake"
-    first = ingest([str(growing)], str(lake), run=run)
+    first = ingest([str(growing)], str(lake), runner=Growing())
     assert first.captures[0].statistics.packets == half
     second = ingest([str(growing)], str(lake))
     assert second.captures[0].statistics.packets == len(packets)

@@ -17,10 +17,10 @@ from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.fast.codec import Encoder
 from pregao.fast.xml import load_templates
+from pregao.lake.execution.serial import SerialRunner
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE, channel_of
-from pregao.lake.ingest.runner import run_locally
 from pregao.lake.ingest.verify import check_lake
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.examples import example
@@ -360,11 +360,13 @@ def test_002_5_3_7_a_reset_near_a_cut_between_tasks_loses_and_doubles_nothing(
                 writer.write(START + at * SECOND // 20 + late, frame)
     monkeypatch.setattr("pregao.lake.ingest.task.BLOCK_BYTES", 8_192)
 
-    def run(tasks, progress):
-        return run_locally([replace(task, window_bytes=40_000) for task in tasks], progress)
+    class SmallWindows(SerialRunner):
+        def run(self, job, tasks, advanced):
+            small = [replace(task, window_bytes=40_000) for task in tasks]
+            return super().run(job, small, advanced)
 
     options = IngestOptions(target_bytes=16_384)
-    report = ingest(names, str(tmp_path / "lake"), options, run=run)
+    report = ingest(names, str(tmp_path / "lake"), options, runner=SmallWindows())
     assert report.committed
     assert (report.tasks > 5) is not compressed
     found = Counter(

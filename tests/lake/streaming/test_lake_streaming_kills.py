@@ -21,7 +21,7 @@ FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
 # the rows of `ingests` are written, when the unit is intended, and after each table.
 DYING = """
 import signal
-from pregao.lake.ingest.runner import run_locally
+from pregao.lake.execution.serial import SerialRunner
 from pregao.lake.streaming.stream_ingest import StreamIngest
 from pregao.lake.datasource.rolling_files import RollingFiles
 from pregao.lake.streaming.stream import StreamPace, follow_locally
@@ -35,15 +35,16 @@ def step(name=""):
     if steps == last:
         os.kill(os.getpid(), signal.SIGKILL)
 
-def run(tasks, progress):
-    step()
-    done = run_locally(tasks, progress)
-    step()
-    return done
+class Dying(SerialRunner):
+    def run(self, *arguments):
+        step()
+        done = super().run(*arguments)
+        step()
+        return done
 
 plain = LakeStore.commit
 LakeStore.commit = lambda self, unit: plain(self, unit, step)
-stream = StreamIngest(RollingFiles(folder, 0), lake, run=run)
+stream = StreamIngest(RollingFiles(folder, 0), lake, runner=Dying())
 follow_locally(stream, StreamPace(once=True, max_bytes=60_000), lambda report: None)
 """
 

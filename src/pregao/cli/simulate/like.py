@@ -122,13 +122,14 @@ def simulated_flow(
 
 
 def measured(captures: Path, lake: Path) -> OrderFlowStatistics:
-    """Ingest captures into a lake, in this process, and measure the busiest channel."""
+    """Ingest captures into a lake, in local processes, and measure the busiest channel."""
     from pregao.lake.analytics.order_flow import measure_flow
+    from pregao.lake.execution.processes import ProcessRunner
     from pregao.lake.ingest.pipeline import ingest
-    from pregao.lake.ingest.runner import merge_locally, run_locally
     from pregao.lake.storage.lake_store import LakeStore
 
-    ingest([str(captures)], str(lake), None, run=run_locally, merge=merge_locally)
+    with ProcessRunner() as runner:
+        ingest([str(captures)], str(lake), runner=runner)
     return measure_flow(LakeStore(str(lake)))
 
 

@@ -2,19 +2,14 @@
 
 A build is identified by its inputs. Running it again with the same files and settings does nothing;
 with more inputs, the channel's day is replaced in one commit.
-
-Runner of the tasks of a build of books on Spark.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import islice
@@ -32,8 +27,9 @@ from pregao.lake.books.planner import largest_first, plan_day, plan_tasks
 from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
 from pregao.lake.books.schemas import DEFAULT_DEPTH, DERIVED, MAX_LEVELS, specs
 from pregao.lake.books.task import BookManifest, BookTask, BuildSettings, run_book_task
-from pregao.lake.execution.spark_runner import JobKind, counter, map_on_spark
-from pregao.lake.ingest.runner import TaskProgress
+from pregao.lake.execution.runner import Job, Runner
+from pregao.lake.execution.serial import SerialRunner
+from pregao.lake.ingest.progress import TaskProgress
 from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
@@ -48,9 +44,6 @@ DEFAULT_INTERVAL_NS = 10 * MINUTE
 TASKS_TOGETHER = 16
 """Channel days are run together until there are this many tasks per parallel worker."""
 
-BookRunner = Callable[[list[BookTask], TaskProgress], list[BookManifest]]
-"""Runs the tasks: in this process, or on Spark."""
-
 
 @dataclass(frozen=True, slots=True)
 class BookOptions:
@@ -64,7 +57,7 @@ class BookOptions:
     depth: int = DEFAULT_DEPTH
     interval_ns: int = DEFAULT_INTERVAL_NS
     parallelism: int = 0
-    """Number of parallel tasks; 0 for one per processor."""
+    """Number of parallel tasks; 0 for as many as the runner runs."""
 
     def check(self) -> None:
         """Raise `UsageError` if a setting is out of range."""
@@ -108,26 +101,29 @@ class DayReport:
         }
 
 
-def run_books_locally(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
-    """Run the tasks in this process, one thread per processor."""
-    manifests: list[BookManifest] = []
-    messages = 0
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for manifest in pool.map(run_book_task, tasks):
-            manifests.append(manifest)
-            messages += manifest.counts["messages"]
-            progress.advanced(len(manifests), messages)
-    return manifests
+def _rows(task: BookTask) -> int:
+    return task.rows
+
+
+def _replayed(_task: BookTask, manifest: BookManifest) -> tuple[int, int]:
+    return 1, manifest.counts["messages"]
+
+
+BOOKS = Job("books", run_book_task, _rows, _replayed)
+"""Replays instruments; its progress is in tasks."""
 
 
 def build_books(
     lake_location: str | Location,
     options: BookOptions | None = None,
     *,
-    run: BookRunner = run_books_locally,
+    runner: Runner | None = None,
     progress: TaskProgress | None = None,
 ) -> list[DayReport]:
-    """Build the books of a lake, and skip days that are already built."""
+    """Build the books of a lake, and skip days that are already built.
+
+    Tasks run in this process unless a runner is given.
+    """
     require("numba")
     options = options or BookOptions()
     options.check()
@@ -136,7 +132,7 @@ def build_books(
     lake.require()
     lake.roll_forward()
     lake.ensure_tables(specs(options.depth))
-    build = _Build(FileCatalog(lake), options, run, progress)
+    build = _Build(FileCatalog(lake), options, runner or SerialRunner(), progress)
     for day, channel, securities in _chosen(build.catalog, options):
         build.add(day, channel, securities)
     build.do()
@@ -221,15 +217,14 @@ class _Build:
         self,
         catalog: FileCatalog,
         options: BookOptions,
-        run: BookRunner,
+        runner: Runner,
         progress: TaskProgress,
     ) -> None:
         self.catalog = catalog
         self.reports: list[DayReport] = []
         self._options = options
-        self._run = run
+        self._runner = runner
         self._progress = progress
-        self._parallelism = options.parallelism or os.cpu_count() or 1
         self._held: list[_Planned] = []
 
     def add(self, day: date, channel: int, securities: tuple[int, ...] | None) -> None:
@@ -237,7 +232,7 @@ class _Build:
         planned = self._plan(day, channel, securities)
         if planned is not None:
             self._held.append(planned)
-            if sum(len(each.tasks) for each in self._held) >= TASKS_TOGETHER * self._parallelism:
+            if sum(len(each.tasks) for each in self._held) >= TASKS_TOGETHER * self._parallelism():
                 self.do()
 
     def do(self) -> None:
@@ -255,6 +250,9 @@ class _Build:
             share = sum(each.seconds for each in manifests) / total
             planned.report.seconds += seconds * (share if len(done) > 1 else 1.0)
 
+    def _parallelism(self) -> int:
+        return self._options.parallelism or self._runner.parallelism
+
     def _plan(self, day: date, channel: int, securities: tuple[int, ...] | None) -> _Planned | None:
         """Plan a channel's day; if its build exists, report it and return None."""
         began = time.perf_counter()
@@ -269,7 +267,7 @@ class _Build:
         unit_id = f"books-{day.isoformat()}-{channel}-{number}-{inputs}"
         self._progress.step(f"planning {day.isoformat()}, channel {channel}")
         settings = BuildSettings(unit_id, options.depth, options.interval_ns, securities)
-        tasks = plan_tasks(plan_day(catalog, day, channel), settings, self._parallelism)
+        tasks = plan_tasks(plan_day(catalog, day, channel), settings, self._parallelism())
         report = DayReport(day, channel, unit_id, tasks=len(tasks))
         report.seconds = time.perf_counter() - began
         self.reports.append(report)
@@ -280,7 +278,7 @@ class _Build:
         tasks = [task for planned in held for task in planned.tasks]
         tasks = [replace(task, number=number) for number, task in enumerate(tasks)]
         self._progress.started(len(tasks), len(tasks))
-        manifests = self._run(largest_first(tasks), self._progress) if tasks else []
+        manifests = self._runner.run(BOOKS, largest_first(tasks), self._progress.advanced)
         ordered = iter(sorted(manifests, key=lambda manifest: manifest.task))
         return [(planned, list(islice(ordered, len(planned.tasks)))) for planned in held]
 
@@ -333,28 +331,3 @@ def _commit(
         for file in files:
             lake.table_location(file.table).join(file.path).delete()
     return committed
-
-
-_KIND = JobKind("books")
-
-
-def books_on_spark(spark: Any) -> BookRunner:
-    """Return a runner that runs each task as a Spark task."""
-
-    def run(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
-        done = counter(spark)
-        messages = counter(spark)
-
-        def work(blob: bytes) -> BookManifest:
-            manifest = run_book_task(pickle.loads(blob))  # noqa: S301 - sent by our own driver
-            done.add(1)
-            messages.add(manifest.counts["messages"])
-            return manifest
-
-        def watch() -> None:
-            progress.advanced(done.value, messages.value)
-
-        blobs = [pickle.dumps(task) for task in tasks]
-        return map_on_spark(spark, blobs, work, watch, _KIND)
-
-    return run

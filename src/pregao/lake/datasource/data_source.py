@@ -43,8 +43,8 @@ from pregao.lake.datasource.range_reader import (
 )
 from pregao.lake.datasource.row_shapes import RowShape, check_selection, shape_of
 from pregao.lake.datasource.stream_reader import B3StreamReader
-from pregao.lake.execution.spark_runner import freeze_gc, keep_freed_memory
 from pregao.lake.execution.spark_session import missing_interpreter
+from pregao.lake.execution.worker import freeze_gc, keep_freed_memory
 
 
 def register(spark: Any) -> None:

@@ -62,13 +62,29 @@ class Runner(Protocol):
         """
 
     def close(self) -> None:
-        """Close the workers; a later job starts them again."""
+        """Close the workers and release what jobs keep; a later job starts them again."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        self.close()
+
+
+class JobProgress:
+    """Sums what finished tasks of a job add to its progress."""
+
+    def __init__(self, advanced: Advanced) -> None:
+        self._advanced = advanced
+        self._size = self._messages = 0
+
+    def add(self, amounts: tuple[int, int]) -> None:
+        """Add the amounts of a finished task."""
+        self._size += amounts[0]
+        self._messages += amounts[1]
+        self._advanced(self._size, self._messages)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
+from typing import Any
 
-from pregao.lake.execution.runner import Advanced, Job, Result, Task, ignore_progress
-from pregao.lake.execution.worker_memory import begin_job
+from pregao.lake.execution.runner import (
+    Advanced,
+    Job,
+    JobProgress,
+    Result,
+    Runner,
+    Task,
+    ignore_progress,
+)
 
 
-class SerialRunner:
+class SerialRunner(Runner):
     """Runs tasks in this process."""
+
+    def __init__(self) -> None:
+        self._last: Job[Any, Any] | None = None
 
     @property
     def parallelism(self) -> int:
@@ -25,27 +34,18 @@ class SerialRunner:
         advanced: Advanced = ignore_progress,
     ) -> list[Result]:
         """Run the tasks and return their results, in order."""
-        begin_job(job)
+        if self._last is not None and self._last.name != job.name:
+            self._last.release()
+        self._last = job
+        progress = JobProgress(advanced)
         results = []
-        size = messages = 0
         for task in tasks:
-            result = job.work(task)
-            results.append(result)
-            more_size, more_messages = job.amounts(task, result)
-            size, messages = size + more_size, messages + more_messages
-            advanced(size, messages)
+            results.append(job.work(task))
+            progress.add(job.amounts(task, results[-1]))
         return results
 
     def close(self) -> None:
-        """Do nothing: it has no workers."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        """Release what the last job keeps."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.release()

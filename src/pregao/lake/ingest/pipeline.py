@@ -18,6 +18,8 @@ from pregao._version import __version__
 from pregao.clock import system_clock
 from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.extras import require
+from pregao.lake.execution.runner import Runner
+from pregao.lake.execution.serial import SerialRunner
 from pregao.lake.ingest.discovery import find_captures
 from pregao.lake.ingest.exclusions import (
     deduplicate,
@@ -32,13 +34,14 @@ from pregao.lake.ingest.feed_assignment import decide_roles
 from pregao.lake.ingest.fingerprint import range_hash
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.history import IngestState, channel_day_key, guard, load_ingest_state
+from pregao.lake.ingest.jobs import INGEST, merge, merge_tasks
 from pregao.lake.ingest.merging import TaskManifest, latest_rules, settle_latest
 from pregao.lake.ingest.options import IngestOptions, check_channels, check_days, check_options
 from pregao.lake.ingest.planner import IngestPlan, make_plan
+from pregao.lake.ingest.progress import TaskProgress
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol, prepare
 from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather
-from pregao.lake.ingest.runner import Merger, Runner, TaskProgress, merge_locally, run_locally
 from pregao.lake.ingest.survey import CaptureSurvey, scan_tcp, survey
 from pregao.lake.ingest.tables import first_specs, protocol_specs
 from pregao.lake.ingest.window import FlowRole
@@ -48,10 +51,6 @@ from pregao.lake.storage.lake_store import STAGING, LakeStore
 from pregao.lake.storage.parquet import WrittenFile, iso
 from pregao.lake.storage.transaction import until_committed
 from pregao.umdf.phases import day_of
-
-_FEW_ROWS = 500_000
-"""Number of staged rows below which merging runs in this process."""
-
 
 # --- Creation of the lake ---
 
@@ -105,19 +104,20 @@ def ingest(
     lake_location: str | Location,
     options: IngestOptions | None = None,
     *,
-    run: Runner = run_locally,
-    merge: Merger = merge_locally,
+    runner: Runner | None = None,
     progress: TaskProgress | None = None,
     allow_empty: bool = False,
 ) -> IngestReport:
     """Ingest captures into a lake, skipping those that it already has.
 
-    Captures without packets to ingest raise NothingFoundError unless ``allow_empty``.
+    Tasks run in this process unless a runner is given. Captures without packets to ingest raise
+    NothingFoundError unless ``allow_empty``.
     """
     require("numba")
     options = options or IngestOptions()
     check_options(options)
     prepare(options.schema_files)
+    runner = runner or SerialRunner()
     progress = progress or TaskProgress()
     began = time.perf_counter()
     lake = LakeStore(lake_location)
@@ -135,7 +135,7 @@ def ingest(
 
         def attempt() -> IngestReport | None:
             nonlocal creation
-            report = _attempt(lake, locations, options, run, merge, progress, creation, allow_empty)
+            report = _attempt(lake, locations, options, runner, progress, creation, allow_empty)
             if report.captures:
                 creation = None
             report.seconds = time.perf_counter() - began
@@ -152,8 +152,7 @@ def _attempt(
     lake: LakeStore,
     locations: Sequence[Location],
     options: IngestOptions,
-    run: Runner,
-    merge: Merger,
+    runner: Runner,
     progress: TaskProgress,
     creation: LakeCreation | None,
     allow_empty: bool,
@@ -193,8 +192,7 @@ def _attempt(
             state,
             options,
             report,
-            run=run,
-            merge=merge,
+            runner=runner,
             progress=progress,
             creation=creation,
             allow_empty=allow_empty,
@@ -216,8 +214,7 @@ def ingest_surveyed(
     options: IngestOptions,
     report: IngestReport,
     *,
-    run: Runner,
-    merge: Merger,
+    runner: Runner,
     progress: TaskProgress,
     continued: bool = False,
     creation: LakeCreation | None = None,
@@ -231,7 +228,7 @@ def ingest_surveyed(
     lake, a duplicate of another, or damaged: then nothing is committed, and the indexes of the
     surveys to leave out are returned.
     """
-    plan, manifests = _run_tasks(lake, surveys, state, options, report, run, progress)
+    plan, manifests = _run_tasks(lake, surveys, state, options, report, runner, progress)
     damaged = {index: why for each in manifests for index, why in each.damaged.items()}
     if damaged:
         report.damaged |= {surveys[i].location.name: why for i, why in damaged.items()}
@@ -269,16 +266,10 @@ def ingest_surveyed(
     if creation is not None:
         creation.start()
     files = [file for manifest in manifests for file in manifest.files]
-    groups: dict[tuple[str, int], list[str]] = {}
-    rows = 0
-    for staged in (staged for manifest in manifests for staged in manifest.staged):
-        groups.setdefault((staged.table, staged.day), []).append(staged.path)
-        rows += staged.rows
-    if groups:
+    staged = [part for manifest in manifests for part in manifest.staged]
+    if staged:
         progress.step("merging small tables")
-        # Merging a few rows locally is faster than dispatching tasks.
-        merging = merge_locally if rows < _FEW_ROWS else merge
-        files += merging(lake.location, dict(sorted(groups.items())))
+        files += merge(merge_tasks(lake.location, staged), runner)
     files += write_gaps(lake.location, report, manifests, state, continued=continued)
     if creation is not None:
         creation.finish()
@@ -302,7 +293,7 @@ def _run_tasks(
     state: IngestState,
     options: IngestOptions,
     report: IngestReport,
-    run: Runner,
+    runner: Runner,
     progress: TaskProgress,
 ) -> tuple[IngestPlan, list[TaskManifest]]:
     """Run the tasks; plan and run them again if a flow turns out to carry another stream."""
@@ -315,7 +306,7 @@ def _run_tasks(
         report.tasks = len(plan.tasks)
         total = sum(found.size - found.start for found in surveys)
         progress.started(total, len(plan.tasks))
-        manifests = run(plan.tasks, progress)
+        manifests = runner.run(INGEST, plan.tasks, progress.advanced)
         if any(each.damaged for each in manifests):
             return plan, manifests
         if not _learn_streams(surveys, roles, manifests, options):

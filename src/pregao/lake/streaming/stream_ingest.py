@@ -20,6 +20,8 @@ from dataclasses import replace
 from pregao.errors import CaptureError
 from pregao.extras import require
 from pregao.lake.datasource.rolling_files import FileRange, RollingFiles
+from pregao.lake.execution.runner import Runner
+from pregao.lake.execution.serial import SerialRunner
 from pregao.lake.ingest.fingerprint import fingerprint
 from pregao.lake.ingest.growing_file import GrowingFile
 from pregao.lake.ingest.history import IngestState, load_ingest_state, range_identity
@@ -27,10 +29,10 @@ from pregao.lake.ingest.merging import settle_latest
 from pregao.lake.ingest.options import IngestOptions, check_options
 from pregao.lake.ingest.pcap_index import PcapSeeker
 from pregao.lake.ingest.pipeline import ingest, ingest_surveyed
+from pregao.lake.ingest.progress import TaskProgress
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.registry import first_protocol
 from pregao.lake.ingest.report import IngestReport
-from pregao.lake.ingest.runner import Merger, Runner, TaskProgress, merge_locally, run_locally
 from pregao.lake.ingest.survey import CaptureSurvey, survey, survey_range
 from pregao.lake.ingest.tables import first_specs
 from pregao.lake.storage.filesystem import Location
@@ -47,8 +49,7 @@ class StreamIngest:
         lake: str | Location,
         options: IngestOptions | None = None,
         *,
-        run: Runner = run_locally,
-        merge: Merger = merge_locally,
+        runner: Runner | None = None,
         progress: TaskProgress | None = None,
     ) -> None:
         require("numba")
@@ -56,8 +57,7 @@ class StreamIngest:
         self.lake = LakeStore(lake)
         self.options = options or IngestOptions()
         check_options(self.options)
-        self._run = run
-        self._merge = merge
+        self._runner = runner or SerialRunner()
         self._progress = progress or TaskProgress()
         self._known: IngestState | None = None
 
@@ -78,8 +78,7 @@ class StreamIngest:
                 wholes,
                 self.lake.location,
                 self.options,
-                run=self._run,
-                merge=self._merge,
+                runner=self._runner,
                 progress=self._progress,
                 allow_empty=True,
             )
@@ -140,8 +139,7 @@ class StreamIngest:
             known,
             replace(self.options, streams=tuple(fixed.items())),
             report,
-            run=self._run,
-            merge=self._merge,
+            runner=self._runner,
             progress=self._progress,
             continued=True,
         )

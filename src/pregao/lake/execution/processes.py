@@ -1,0 +1,188 @@
+"""Runner in local processes, one per core, that stay for the next job.
+
+Jobs that take less time than starting processes run in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from pregao.errors import PregaoError
+from pregao.lake.execution.fork_server import ForkServer
+from pregao.lake.execution.runner import (
+    Advanced,
+    Job,
+    JobProgress,
+    Result,
+    Runner,
+    Task,
+    ignore_progress,
+)
+from pregao.lake.execution.serial import SerialRunner
+
+SMALL_JOB = 300_000
+"""Maximum number of messages of a job that runs in this process."""
+MAX_ATTEMPTS = 3
+WORKER_MEMORY = 1 << 30
+"""Memory that a worker may need: no more are started by default than the machine has for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """Worker process and the connection to it."""
+
+    process: int
+    connection: Connection
+
+
+class ProcessRunner(Runner):
+    """Runs tasks in worker processes, which start at the first job that is worth it.
+
+    If a worker dies, for example because the system has no more memory, its task runs again in a
+    new one, up to `MAX_ATTEMPTS` times.
+    """
+
+    def __init__(self, workers: int = 0) -> None:
+        self._parallelism = workers or _default_workers()
+        self._here = SerialRunner()
+        self._server: ForkServer | None = None
+        self._idle: list[_Worker] = []
+
+    @property
+    def parallelism(self) -> int:
+        """Number of tasks that run at the same time."""
+        return self._parallelism
+
+    def run(
+        self,
+        job: Job[Task, Result],
+        tasks: Sequence[Task],
+        advanced: Advanced = ignore_progress,
+    ) -> list[Result]:
+        """Run the tasks and return their results, in the order of the tasks.
+
+        After an error no further task starts, and the error of the first of those that failed is
+        raised when the running ones have ended.
+        """
+        if len(tasks) < 2 or sum(map(job.messages, tasks)) <= SMALL_JOB:
+            return self._here.run(job, tasks, advanced)
+        try:
+            results, errors = self._run(job, tasks, advanced)
+        except BaseException:
+            # Interrupted, for example: running tasks are of no use any more.
+            self.close()
+            raise
+        if errors:
+            raise errors[min(errors)]
+        return [results[number] for number in range(len(tasks))]
+
+    def close(self) -> None:
+        """End the workers, whatever they do; a later job starts them again."""
+        self._here.close()
+        server, self._server = self._server, None
+        idle, self._idle = self._idle, []
+        if server is not None:
+            server.close()
+        for worker in idle:
+            worker.connection.close()
+
+    def _run(
+        self, job: Job[Task, Result], tasks: Sequence[Task], advanced: Advanced
+    ) -> tuple[dict[int, Result], dict[int, BaseException]]:
+        """Run tasks in workers; return results and errors by number of the task."""
+        results: dict[int, Result] = {}
+        errors: dict[int, BaseException] = {}
+        attempts = [0] * len(tasks)
+        waiting = deque(range(len(tasks)))
+        running: dict[Any, tuple[int, _Worker]] = {}
+        progress = JobProgress(advanced)
+        while running or (waiting and not errors):
+            while waiting and not errors and len(running) < self._parallelism:
+                number = waiting.popleft()
+                worker = self._worker(job)
+                attempts[number] += 1
+                running[worker.connection] = number, worker
+                _send(worker, job, tasks[number])
+            for connection in wait(list(running)):
+                number, worker = running.pop(connection)
+                outcome = _received(worker)
+                if outcome is None:
+                    code = self._ended(worker)
+                    if attempts[number] < MAX_ATTEMPTS:
+                        waiting.appendleft(number)
+                    else:
+                        errors[number] = _died(job, number, len(tasks), code)
+                    continue
+                self._idle.append(worker)
+                result, error = outcome
+                if error is not None:
+                    errors[number] = error
+                    continue
+                results[number] = result
+                progress.add(job.amounts(tasks[number], result))
+        return results, errors
+
+    def _worker(self, job: Job[Any, Any]) -> _Worker:
+        """Return an idle worker, or start one."""
+        while self._idle:
+            worker = self._idle.pop()
+            if not worker.connection.poll():
+                return worker
+            self._ended(worker)  # killed since its last task
+        if self._server is None:
+            self._server = ForkServer([job.work.__module__])
+        return _Worker(*self._server.fork())
+
+    def _ended(self, worker: _Worker) -> int:
+        """Remove a worker that has died; return its exit code."""
+        worker.connection.close()
+        return 0 if self._server is None else self._server.wait(worker.process)
+
+
+def _send(worker: _Worker, job: Job[Any, Any], task: Any) -> None:
+    pickled = pickle.dumps((job, task))
+    with contextlib.suppress(OSError):  # it has died, which receiving from it shows
+        worker.connection.send_bytes(pickled)
+
+
+def _received(worker: _Worker) -> tuple[Any, BaseException | None] | None:
+    """Return the result or error that a worker sent; None if it has died."""
+    try:
+        pickled = worker.connection.recv_bytes()
+    except (EOFError, OSError):
+        return None
+    outcome: tuple[Any, BaseException | None] = pickle.loads(pickled)  # noqa: S301 - our own worker
+    return outcome
+
+
+def _died(job: Job[Any, Any], number: int, count: int, code: int) -> PregaoError:
+    """Return the error of a task whose workers died."""
+    what = f"its worker process exited with {code}"
+    if code < 0:
+        names = {int(known): known.name for known in signal.Signals}
+        what = f"{names.get(-code, f'signal {-code}')} ended its worker process"
+    advice = ""
+    if code == -signal.SIGKILL:
+        advice = " The system may have had too little memory: close other programs and try again."
+    return PregaoError(
+        f"Task {number + 1} of {count} of the {job.name} job failed: {what}, in each of "
+        f"{MAX_ATTEMPTS} attempts.{advice}"
+    )
+
+
+def _default_workers() -> int:
+    """Return the number of cores, or fewer if there is too little memory for as many workers."""
+    cores = os.cpu_count() or 1
+    if sys.platform == "linux":
+        cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(cores, memory // WORKER_MEMORY))
