@@ -26,7 +26,8 @@ def expected_bars(trades):
             start = MIDNIGHT + (row["time_ns"] - MIDNIGHT) // length * length
             bars.setdefault((row["security_id"], name, start), []).append(row)
     for (security_id, name, start), own in bars.items():
-        prices = [row["price"] for row in own if row["sets_last_price"]]
+        lasting = [row["price"] for row in own if row["sets_last_price"]]
+        prices = [row["price"] for row in own]
         volume = sum(row["size"] for row in own)
         notional = sum(row["price"] * row["size"] for row in own)
         with localcontext(prec=60):
@@ -36,10 +37,10 @@ def expected_bars(trades):
             "interval": name,
             "start_ns": start,
             "end_ns": start + LENGTHS[name],
-            "open": prices[0] if prices else None,
-            "high": max(prices, default=None),
-            "low": min(prices, default=None),
-            "close": prices[-1] if prices else None,
+            "open": lasting[0] if lasting else None,
+            "high": max(prices),
+            "low": min(prices),
+            "close": lasting[-1] if lasting else None,
             "volume": volume,
             "notional": notional,
             "vwap": vwap,

@@ -90,9 +90,7 @@ class Tape:
             trade_id=number,
             md_entry_px=Decimal(price),
             md_entry_size=size,
-            trade_condition=1 << 13,
-            trade_date=DATE,
-            **values,
+            **{"trade_condition": 1 << 13, "trade_date": DATE, **values},
         )
 
     def write(self, lake):

@@ -1,8 +1,9 @@
 """Table ``bars``: open, high, low, close, volume and average price per interval.
 
-A bar has the trades made in its time and not busted. All of them count in the volume, the average
-and the number (crosses included); only those that set the last price count in open, high, low and
-close. Intervals start at midnight in São Paulo; users write their lengths like ``15m``.
+A bar counts the trades made in its time and not busted, whatever their kind: in volume, average,
+number, high and low. The average therefore lies between low and high. Open and close are the first
+and the last price of those that set the last price. Intervals start at midnight in São Paulo; users
+write their lengths like ``15m``.
 """
 
 from __future__ import annotations
@@ -40,18 +41,27 @@ COLUMNS = (
     column("interval", pa.string(), "Length of the bar, such as 1s, 1m, 5m, 1h or 1d."),
     column("start_ns", pa.int64(), "Start of the bar."),
     column("end_ns", pa.int64(), "End of the bar, exclusive."),
-    column("open", PRICE, "First price; null if no trade of the bar set the last price."),
-    column("high", PRICE, "Highest price."),
-    column("low", PRICE, "Lowest price."),
-    column("close", PRICE, "Last price."),
-    column("volume", pa.int64(), "Quantity traded."),
+    column(
+        "open",
+        PRICE,
+        "First price of the trades that set the last price (no legs, none out of sequence); null "
+        "without any.",
+    ),
+    column("high", PRICE, "Highest price of the trades that count: all that were not busted."),
+    column("low", PRICE, "Lowest price of the trades that count."),
+    column("close", PRICE, "Last price of the trades that set the last price."),
+    column("volume", pa.int64(), "Quantity of the trades that count."),
     column(
         "notional",
         NOTIONAL,
         "Sum of price times quantity, exact, without price divisor and contract multiplier.",
     ),
-    column("vwap", AVERAGE, "Notional divided by volume, to eight decimals."),
-    column("trades", pa.int64(), "Number of trades."),
+    column(
+        "vwap",
+        AVERAGE,
+        "Notional divided by volume, to eight decimals; between low and high.",
+    ),
+    column("trades", pa.int64(), "Number of trades that count."),
     column("buy_volume", pa.int64(), "Quantity of trades with a buying aggressor."),
     column("sell_volume", pa.int64(), "Quantity of trades with a selling aggressor."),
 )
@@ -119,13 +129,13 @@ def bars(trades: DataFrame, date: datetime.date, intervals: tuple[str, ...]) -> 
 
 
 def prices() -> list[Column]:
-    """Return open, high, low and close of the trades that set the last price."""
+    """Return open and close of the trades that set the last price, high and low of all."""
     price = F.when(F.col("sets_last_price"), F.col("price"))
     at = F.when(F.col("sets_last_price"), F.col("place"))
     return [
         F.min_by(price, at).alias("open"),
-        F.max(price).alias("high"),
-        F.min(price).alias("low"),
+        F.max("price").alias("high"),
+        F.min("price").alias("low"),
         F.max_by(price, at).alias("close"),
     ]
 

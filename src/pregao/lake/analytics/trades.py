@@ -100,7 +100,7 @@ COLUMNS = (
     column(
         "sets_last_price",
         pa.bool_(),
-        "Whether it sets the last price: neither out of sequence nor a leg.",
+        "Whether it set the last price: when first published neither out of sequence nor a leg.",
     ),
     column("busted", pa.bool_(), "Whether it was busted; it then counts nowhere."),
     column("bust_time_ns", pa.int64(), "Time of the bust."),
@@ -157,7 +157,7 @@ VENUE_COLUMNS = tuple(
 _IDENTITY = [*INSTRUMENT, "venue", "trade_date", "trade_id"]
 _ORIGINAL = ["place", "event", *MESSAGE_KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
 """Columns that only the first publication sets."""
-_FIRST_PUBLISHED = ["price", "size", "trade_condition"]
+_FIRST_PUBLISHED = ["price", "size", "trade_condition", "trd_sub_type"]
 """Columns of the first publication that a correction may have changed."""
 _LATEST = [
     "trading_session_id", "price", "size", "buyer", "seller", "trade_condition", "trd_sub_type",
@@ -297,9 +297,13 @@ def _once(day: LakeDay, messages: Callable[[int], DataFrame]) -> DataFrame:
 
 
 def _sets_last_price() -> Column:
-    """Return the rule of `pregao.umdf.phases` as a column."""
-    excluded = F.coalesce(F.col("trd_sub_type").isin(*sorted(NOT_LAST_SUB_TYPES)), F.lit(False))
-    return ~bit("trade_condition", NOT_LAST_CONDITIONS) & ~excluded
+    """Return the rule of `pregao.umdf.phases` as a column, for the first publication.
+
+    A correction is out of sequence unless it is of the last trade; it takes no price back.
+    """
+    sub_type = F.col("original_trd_sub_type")
+    excluded = F.coalesce(sub_type.isin(*sorted(NOT_LAST_SUB_TYPES)), F.lit(False))
+    return ~bit("original_trade_condition", NOT_LAST_CONDITIONS) & ~excluded
 
 
 def stored_trades(day: LakeDay) -> DataFrame:
