@@ -452,6 +452,26 @@ def test_an_instrument_is_listed_changed_and_removed_during_the_day():
     assert floor.reject_code() == 2047
 
 
+def test_002_10_1_a_relisted_instrument_continues_its_trade_numbers():
+    floor = Floor(share(), share(OTHER))
+
+    def traded():
+        floor.order(BUY, 100, 10, security_id=OTHER)
+        floor.order(SELL, 100, 10, security_id=OTHER)
+        return floor.items(Trade)[0].trade_id
+
+    assert [traded(), traded()] == [10, 20]
+    floor.do(RemoveInstrument(OTHER))
+    floor.do(AddInstrument(share(OTHER)))
+    # Numbers are unique for instrument and trading date; those of the next day start again.
+    assert traded() == 30
+    floor.do(RemoveInstrument(OTHER))
+    floor.do(StartDay(floor.engine.trade_date + timedelta(1)))
+    floor.do(AddInstrument(share(OTHER)))
+    floor.do(SetGroupPhase("XX", TradingStatus.OPEN))
+    assert traded() == 10
+
+
 def test_a_removed_instrument_no_longer_follows_its_group():
     floor = Floor(share(), share(OTHER))
     floor.do(SetSecurityStatus(OTHER, TradingStatus.PAUSE))

@@ -91,6 +91,7 @@ class Market:
         "implied_of",
         "keeps_numbers",
         "kept_trades",
+        "last_trade_ids",
         "listings",
         "next_due_ns",
         "no_legs",
@@ -176,6 +177,8 @@ class Market:
         self.protections: dict[tuple[int, int], list[Protection]] = {}
         """Market protections by firm and account."""
         self.deltas: dict[int, int] = {}
+        self.last_trade_ids: dict[int, int] = {}
+        """Last trade number of each instrument that was delisted on the trading date."""
         self.reached: list[Protection] = []
         """Protections with orders to cancel after the event."""
         self.spreads: dict[int, Spread] = {}
@@ -210,6 +213,8 @@ class Market:
                 instrument.security_group
             )
         listing = self.listings[instrument.security_id] = Listing(instrument, group)
+        listing.trade_id = self.last_trade_ids.pop(instrument.security_id, 0)
+        listing.statistics.after_id = listing.trade_id
         group.members.append(listing)
         return listing
 

@@ -43,9 +43,10 @@ from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 DEFAULT = "default"
 """Name of the entries for groups without their own."""
 
-_PHASES = {
+PHASE_NAMES = {
     phase.name: phase for phase in TradingStatus if phase != TradingStatus.UNKNOWN_OR_INVALID
 } | {"PRE_OPEN": TradingStatus.RESERVED, "PRE_CLOSE": TradingStatus.FORBIDDEN}
+"""Phases by name; those that schema version 17 renamed by both names."""
 _AUCTIONS = (TradingStatus.RESERVED, TradingStatus.FINAL_CLOSING_CALL)
 _FIELDS = frozenset({"time", "phase", "session", "new_session", "auction"})
 
@@ -273,9 +274,9 @@ def _entry(row: object, where: str) -> ScheduleEntry:
         time_ns = _time_of_day(str(time))
     except ValueError as fault:
         raise UsageError(f"{where}, field time: {fault}") from fault
-    if not isinstance(phase, str) or phase not in _PHASES:
+    if not isinstance(phase, str) or phase not in PHASE_NAMES:
         raise UsageError(
-            f"{where}, field phase: must be one of {', '.join(_PHASES)}, was {phase!r}"
+            f"{where}, field phase: must be one of {', '.join(PHASE_NAMES)}, was {phase!r}"
         )
     session = row.get("session", TradingSession.REGULAR.name)
     if not isinstance(session, str) or session not in TradingSession.__members__:
@@ -286,13 +287,13 @@ def _entry(row: object, where: str) -> ScheduleEntry:
         raise UsageError(f"{where}, field new_session: must be true or false, was {new_session!r}")
     rules = None
     if "auction" in row:
-        if _PHASES[phase] not in _AUCTIONS:
+        if PHASE_NAMES[phase] not in _AUCTIONS:
             raise UsageError(f"{where}, field auction: {phase} is not an auction phase")
         try:
             rules = parse_auction_rules(row["auction"])
         except ValueError as fault:
             raise UsageError(f"{where}, field auction: {fault}") from fault
-    return ScheduleEntry(time_ns, _PHASES[phase], TradingSession[session], new_session, rules)
+    return ScheduleEntry(time_ns, PHASE_NAMES[phase], TradingSession[session], new_session, rules)
 
 
 def _shown(time_ns: int) -> str:

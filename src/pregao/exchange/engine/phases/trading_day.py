@@ -68,6 +68,7 @@ def start_day(market: Market, command: StartDay, now_ns: int) -> None:
         listing.trades.clear()
         listing.trade_id = 0
     market.kept_trades.clear()
+    market.last_trade_ids.clear()
     for group in market.groups.values():
         market.publish([phase_message(market, group, True, now_ns)], event=False)
     closes: list[MarketItem] = []

@@ -88,6 +88,8 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     cancel_declarations(market, listing.security_id, now_ns)
     unregister(market, listing.security_id, now_ns)
     del market.listings[listing.security_id]
+    if listing.trade_id:
+        market.last_trade_ids[listing.security_id] = listing.trade_id
     market.user_spreads.pop(listing.security_id, None)
     listing.group.members.remove(listing)
     listing.active_auction = False

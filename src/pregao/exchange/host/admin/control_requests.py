@@ -24,19 +24,15 @@ from pregao.exchange.engine.model.enums import (
     ProtectionScope,
     SettlPriceType,
     TradingSession,
-    TradingStatus,
     TrdSubType,
 )
+from pregao.exchange.engine.model.schedule import PHASE_NAMES
 from pregao.exchange.host.admin import request_fields as rule
 from pregao.exchange.host.gateway.order_requests import MAX_QUANTITY
 
 PHASES: Final = {
-    "PRE_OPEN": TradingStatus.RESERVED,
-    "OPEN": TradingStatus.OPEN,
-    "PAUSE": TradingStatus.PAUSE,
-    "PRE_CLOSE": TradingStatus.FORBIDDEN,
-    "CLOSE": TradingStatus.CLOSE,
-    "FINAL_CLOSING_CALL": TradingStatus.FINAL_CLOSING_CALL,
+    name: PHASE_NAMES[name]
+    for name in ("PRE_OPEN", "OPEN", "PAUSE", "PRE_CLOSE", "CLOSE", "FINAL_CLOSING_CALL")
 }
 ALL_GROUPS: Final = "all"
 FIRST_DAY: Final = datetime.date(1990, 1, 1)

@@ -153,6 +153,7 @@ _MARKET_FIELDS: Final[dict[str, Any]] = {
     "carried": dict[int, list[int]],
     "declarations": dict[int, ForwardDeclaration],
     "deltas": dict[int, int],
+    "last_trade_ids": dict[int, int],
     "give_up_links": dict[tuple[int, int], tuple[int, int]],
     "give_ups": dict[int, GiveUp],
     "groups": dict[str, InstrumentGroup],
