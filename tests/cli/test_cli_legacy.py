@@ -249,5 +249,7 @@ def test_books_of_price_levels_are_shown_as_levels(pregao, tmp_path):
     refused = pregao("book", "PETR4", "--lake", lake, "--orders")
     assert refused.code == 2
     assert "Omit --orders" in refused.err
-    analysed = pregao("analytics", "--lake", lake, "--table", "orders", "--force")
+    analysed = pregao(
+        "analytics", "--engine", "local", "--lake", lake, "--table", "orders", "--force"
+    )
     assert "the feed publishes price levels, not orders" in analysed.out

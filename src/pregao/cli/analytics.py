@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pregao.cli import options
-from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.run import TableBuild
@@ -54,10 +53,7 @@ def analytics(
         bool,
         typer.Option("--force", "-f", help="Rebuild days whose inputs have not changed."),
     ] = False,
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(help="Where the work runs: local (default), or spark."),
-    ] = None,
+    engine: options.Engine = None,
     master: options.Master = None,
     conf: options.Conf = None,
     quiet: options.Quiet = False,
@@ -67,6 +63,7 @@ def analytics(
     A day is rebuilt, and its rows replaced, only if more data was ingested since the last build.
     """
     from pregao.cli import option_values
+    from pregao.cli.runner import open_runner
     from pregao.lake.analytics.bars import known_intervals
     from pregao.lake.analytics.registry import ANALYTICS, in_order
     from pregao.lake.analytics.run import analyse
@@ -87,14 +84,16 @@ def analytics(
     parse_conf(conf)
     store = LakeStore(lake)
     store.require()
-    built = analyse(
-        store,
-        dates=dates,
-        tables=names,
-        wanted=wanted,
-        force=force,
-        progress=progress(quiet),
-    )
+    with open_runner(engine, master, conf, quiet=quiet) as runner:
+        built = analyse(
+            store,
+            runner,
+            dates=dates,
+            tables=names,
+            wanted=wanted,
+            force=force,
+            progress=progress(quiet),
+        )
     if not quiet:
         show(built)
         print_clock_offsets(store, built)

@@ -91,16 +91,25 @@ def run(*arguments):
 
 def test_the_command_reports_what_it_built():
     lake, _ = lake_of(**SMALL)
-    output = run("--lake", lake.location, "--table", "trades,bars", "--interval", "60s,1m")
+    output = run(
+        "--lake",
+        lake.location,
+        "--engine",
+        "local",
+        "--table",
+        "trades,bars",
+        "--interval",
+        "60s,1m",
+    )
     assert "bars" in output
     assert f"{len(rows(lake, 'trades'))}" in output
     assert {bar["interval"] for bar in rows(lake, "bars")} == {"1m"}
-    again = run("--lake", lake.location, "--table", "trades", "--date", DATE)
+    again = run("--lake", lake.location, "--engine", "local", "--table", "trades", "--date", DATE)
     assert "up to date" in again
-    assert run("--lake", lake.location, "--table", "trades", "--quiet") == ""
+    assert run("--lake", lake.location, "--engine", "local", "--table", "trades", "--quiet") == ""
     before = lake.table_names()
     with pytest.raises(UsageError, match="has no data of 2026-05-22; it has 2026-05-21"):
-        run("--lake", lake.location, "--date", DATE + datetime.timedelta(1))
+        run("--lake", lake.location, "--engine", "local", "--date", DATE + datetime.timedelta(1))
     assert lake.table_names() == before  # no empty tables are left behind
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.lake.analytics.reading import files_by_day
+from pregao.lake.analytics.reading import LakeFiles
 from pregao.lake.books.catalog import FileLog
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_script import views_script
@@ -65,7 +65,7 @@ READERS = {
     "a query": lambda lake: DuckdbEngine(lake).query("SELECT * FROM orders"),
     "a script": views_script,
     "books": lambda lake: FileLog(lake.delta("orders")),
-    "analytics": lambda lake: files_by_day(lake, "orders"),
+    "analytics": lambda lake: LakeFiles(lake).paths("orders"),
 }
 
 

@@ -43,7 +43,7 @@ from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 DEFAULT = "default"
 """Name of the entries for groups without their own."""
 
-PHASE_NAMES = {
+PHASE_NAMES: Mapping[str, TradingStatus] = {
     phase.name: phase for phase in TradingStatus if phase != TradingStatus.UNKNOWN_OR_INVALID
 } | {"PRE_OPEN": TradingStatus.RESERVED, "PRE_CLOSE": TradingStatus.FORBIDDEN}
 """Phases by name; those that schema version 17 renamed by both names."""
