@@ -107,10 +107,20 @@ def test_progress_ends_with_the_totals(runner):
         assert calls[-1] == (15, 30)
 
 
-def test_the_error_of_the_first_task_that_failed_arrives(runner):
+def test_the_error_of_a_task_arrives(runner):
     with pytest.raises(CaptureError, match=r"^day\.pcap: -3 is negative\.$"):
-        runner.run(DOUBLE, [7, -3, 5, -4])
+        runner.run(DOUBLE, [7, -3, 5])
     assert runner.run(DOUBLE, [4, 5]) == [8, 10]
+
+
+def fails_after(seconds):
+    time.sleep(seconds)
+    raise CaptureError(f"It failed after {seconds} s.")
+
+
+def test_of_several_errors_that_of_the_first_task_arrives(runner):
+    with pytest.raises(CaptureError, match=r"^It failed after 0\.5 s\.$"):
+        runner.run(Job("failing", fails_after, large, nothing), [0.5, 0.0])
 
 
 def malformed(position):
@@ -281,17 +291,39 @@ def test_a_worker_that_exits_is_an_error(pool):
         pool.run(Job("leaving", leaves, large, nothing), [7, 7])
 
 
-def test_a_worker_that_was_killed_between_jobs_is_replaced(pool):
-    for number in set(pool.run(WHERE, range(8))):
-        os.kill(number, signal.SIGKILL)
-    assert pool.run(DOUBLE, [1, 2, 3]) == [2, 4, 6]
+def test_workers_that_were_killed_between_jobs_are_no_attempts():
+    count = 2 * MAX_ATTEMPTS
+    with ProcessRunner(count) as pool:
+        killed = set(pool.run(WHERE, range(count)))
+        assert len(killed) == count
+        for number in killed:
+            os.kill(number, signal.SIGKILL)
+        assert pool.run(DOUBLE, [1, 2]) == [2, 4]
 
 
-def test_a_server_that_was_killed_is_replaced_at_the_next_job(pool):
+def test_workers_go_on_without_their_server(pool):
     before = children()
     pool.run(WHERE, range(2))
     (server,) = children() - before
     os.kill(server, signal.SIGKILL)
+    assert pool.run(DOUBLE, [1, 2, 3]) == [2, 4, 6]
+    pool.close()
+    assert pool.run(DOUBLE, [1, 2, 3]) == [2, 4, 6]
+
+
+def sleeps_after_the_first(number):
+    time.sleep(600 * number)
+
+
+def test_an_exception_of_the_caller_ends_running_tasks(pool):
+    before = children()
+
+    def interrupt(_size, _messages):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(Job("sleep", sleeps_after_the_first, large, nothing), [0, 1], interrupt)
+    assert children() <= before
     assert pool.run(DOUBLE, [1, 2, 3]) == [2, 4, 6]
 
 
@@ -317,7 +349,7 @@ def test_an_interrupt_or_a_kill_ends_all_processes_at_once(tmp_path, how):
     process = subprocess.Popen(
         [sys.executable, script],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
