@@ -7,23 +7,24 @@ import asyncio
 import sys
 from decimal import Decimal
 
-from pregao.entrypoint import Client, ClientSettings, MessageReceived, RequestBuilder
+from pregao.entrypoint import Client, ClientSettings, MessageReceived
 
 
 async def main(gateway, security_id):
     """Enter an order, change it, cancel it, and show what the exchange says."""
     host, port = gateway.rsplit(":", 1)
     settings = ClientSettings(session_id=100_000_001, firm=85, access_key="123456789ABC")
-    requests = RequestBuilder(settings.version)
     async with Client(settings, [(host, int(port))]) as client:
         showing = asyncio.create_task(show(client.events()))
-        await client.request(*requests.new(1, "BUY", security_id, 200, Decimal("10.50")))
-        order = client.orders.get(1)
+        requests = client.request_builder()
+        name, values = requests.new("BUY", security_id, 200, Decimal("10.50"))
+        await client.request(name, values)
+        order = client.orders.get(values["clOrdID"])
         print(f"entered: {order.status}, {order.leaves} left", flush=True)
         if order.working:
-            await client.request(*requests.modify(2, order, 300, Decimal("10.40")))
+            await client.request(*requests.modify(order, 300, Decimal("10.40")))
             print(f"modified: {order.quantity} at {order.price}", flush=True)
-            await client.request(*requests.cancel(3, order))
+            await client.request(*requests.cancel(order))
         print(f"ended: {order.status}, {order.cumulative} traded", flush=True)
     await showing
 

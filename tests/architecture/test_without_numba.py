@@ -130,7 +130,7 @@ def test_decoding_without_numba_gives_the_same(day, legacy_day, tmp_path, blocke
 EXCHANGE = """
 import asyncio, json
 from decimal import Decimal
-from pregao.entrypoint import Client, ClientSettings, RequestBuilder
+from pregao.entrypoint import Client, ClientSettings
 from pregao.exchange.host.server import ExchangeServer
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.net.addresses import Address
@@ -142,10 +142,11 @@ async def main():
     await server.start()
     serving = asyncio.create_task(server.serve())
     own = ClientSettings(session_id=100_000_001, firm=85, access_key="123456789ABC")
-    requests = RequestBuilder(own.version)
     async with Client(own, [("127.0.0.1", server.addresses[1].port)]) as client:
-        await client.request(*requests.new(1, "BUY", 100_000_010_014, 200, Decimal("30.50")))
-        order = client.orders.get(1)
+        requests = client.request_builder()
+        name, values = requests.new("BUY", 100_000_010_014, 200, Decimal("30.50"))
+        await client.request(name, values)
+        order = client.orders.get(values["clOrdID"])
         print(json.dumps([str(order.status), order.leaves]))
     server.stop()
     await serving

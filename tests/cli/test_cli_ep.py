@@ -28,6 +28,7 @@ class Served:
                 self._loop = asyncio.get_running_loop()
                 self._stop = asyncio.Event()
                 async with TcpDesk() as desk:
+                    self.desk = desk
                     self.address = f"127.0.0.1:{desk.port}"
                     ready.set()
                     await self._stop.wait()
@@ -167,6 +168,25 @@ def test_the_example_of_the_documents():
         "entered: NEW, 200 left", "modified: 300 at 10.4000", "ended: CANCELED, 0 traded",
     ]  # fmt: skip
     assert "  report 2: ExecutionReport_Modify" in lines
+
+
+def test_the_example_reports_the_same_at_an_exchange_that_it_used_before():
+    ids = []
+    with Served() as served:
+        for first in (1, 4):
+            done = subprocess.run(
+                [sys.executable, "examples/entrypoint_client.py", served.address, "5"],
+                capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT,
+            )  # fmt: skip
+            lines = done.stdout.splitlines()
+            assert [line for line in lines if not line.startswith(" ")] == [
+                "entered: NEW, 200 left", "modified: 300 at 10.4000", "ended: CANCELED, 0 traded",
+            ]  # fmt: skip
+            assert f"  report {first + 2}: ExecutionReport_Cancel" in lines
+            orders = served.desk.market.orders.values()
+            assert [each["status"] for each in orders] == ["CANCELED"] * (len(ids) + 1)
+            ids.append(served.desk.market.orders[1000 + len(ids)]["client"])
+    assert ids == sorted(set(ids))
 
 
 @pytest.mark.parametrize("read", [quantity, security])

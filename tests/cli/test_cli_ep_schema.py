@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 
 from pregao.cli.ep import command
-from pregao.entrypoint import Client, ClientSettings, RequestBuilder
+from pregao.entrypoint import Client, ClientSettings
 from pregao.entrypoint.messages import read_schema
 from pregao.errors import PregaoError, UsageError
 from tests.entrypoint.raw_client import PETR4
@@ -63,8 +63,8 @@ def test_a_client_and_an_exchange_speak_a_schema_of_a_file(schema, exchange):
         own = ClientSettings(SESSION, FIRM, KEY)
         async with Client(own, [("127.0.0.1", exchange)], schema=schema) as client:
             assert (client.settings.version, client.schema.semantic_version) == (5, "5.6.0")
-            requests = RequestBuilder(5, schema=client.schema)
-            report = await client.request(*requests.new(1, "BUY", PETR4, 200, Decimal(12)))
+            requests = client.request_builder()
+            report = await client.request(*requests.new("BUY", PETR4, 200, Decimal(12)))
             assert report.name == "ExecutionReport_New"
             # The block and the header of 8.0.0: the bundled version 5 has other ones.
             assert struct.unpack_from("<HHHH", report.data, 4) == (144, 200, 1, 5)

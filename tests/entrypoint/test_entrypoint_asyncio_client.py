@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -12,12 +13,15 @@ import pytest
 from pregao.entrypoint import (
     Client,
     ClientSettings,
+    ClientTimeoutError,
     ConnectionFailed,
     GatewaySettings,
     MessageReceived,
     NotAppliedError,
     NotAppliedGap,
     ReconnectPolicy,
+    RequestBuilder,
+    RequestDefaults,
     SessionEstablished,
     SessionFile,
     SessionRefusedError,
@@ -236,6 +240,168 @@ def test_a_request_that_the_exchange_did_not_receive_fails():
             await client.close()
             gaps = [each async for each in events if isinstance(each, NotAppliedGap)]
             assert [gap.count for gap in gaps] == [1]
+
+    run(work())
+
+
+class LateReports(Client):
+    """A client that gets what the gateway retransmits only after its first request."""
+
+    late = None
+
+    def on_data(self, data):
+        if not self.established:
+            super().on_data(data)
+        elif self.late is None:
+            self.late = [data]
+        else:
+            self.late.append(data)
+
+    def send_now(self, name, values):
+        number = super().send_now(name, values)
+        asyncio.get_running_loop().call_later(0.02, self.catch_up)
+        return number
+
+    def catch_up(self):
+        late, self.late = self.late or [], []
+        for data in late:
+            super().on_data(data)
+        asyncio.get_running_loop().call_later(0.001, self.catch_up)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_retransmitted_report_does_not_answer_a_later_request(ended):
+    """A client that lost its state repeats the numbers of an order that ended, or is active."""
+
+    async def work():
+        async with TcpDesk() as desk:
+            async with Client(SETTINGS, [desk.address]) as client:
+                await client.request("SimpleNewOrder", order(1))
+                if ended:
+                    await client.request("OrderCancelRequest", cancel(2, 1))
+                    desk.market.by_client.clear()  # the numbers are free again
+            async with LateReports(SETTINGS, [desk.address]) as client:
+                entered = await client.request("SimpleNewOrder", order(1, orderQty=200))
+                mine = client.orders.get(1)
+                assert (entered.again, entered.message["orderQty"]) == (False, 200)
+                assert (mine.leaves, mine.chain, mine.pending) == (200 if ended else 0, [1], {})
+                assert mine.status == ("NEW" if ended else "REJECTED")
+                known, there = same(client, desk.market)
+                assert known == there
+                if ended:
+                    gone = await client.request("OrderCancelRequest", cancel(2, 1))
+                    assert (gone.again, gone.message["orderQty"]) == (False, 200)
+                    assert (mine.status, mine.chain) == ("CANCELED", [1, 2])
+                    assert client.orders.get(2) is mine
+                assert client.orders.unanswered == []
+
+    run(work())
+
+
+def test_an_answer_that_was_lost_with_its_connection_is_retransmitted():
+    async def work():
+        retransmitted = 0
+        for budget in range(380, 780, 20):
+            budgets = iter([budget])
+            async with TcpDesk(budget=lambda budgets=budgets: next(budgets, None)) as desk:
+                client = Client(SETTINGS, [desk.address], reconnecting=QUICK)
+                client.start()
+                with suppress(NotAppliedError):
+                    answer = await client.request("SimpleNewOrder", order(1))
+                    assert answer.message["clOrdID"] == 1
+                    assert client.orders.get(1).status == "NEW"
+                    retransmitted += answer.again
+                await client.close()
+        assert retransmitted
+
+    run(work())
+
+
+def test_the_number_of_an_active_order_or_an_unanswered_request_is_refused_before_sending():
+    async def work():
+        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+            await client.request("SimpleNewOrder", order(1))
+            await client.request("SimpleModifyOrder", change(2, 1, orderQty=150))
+            for number in (1, 2):
+                with pytest.raises(UsageError, match=f"{number} belongs to the active order 1000"):
+                    await client.request("SimpleNewOrder", order(number))
+                with pytest.raises(UsageError, match="active order"):
+                    client.send_now("SimpleModifyOrder", change(number, 2))
+            desk.silent = True
+            await client.send("SimpleNewOrder", order(3))
+            with pytest.raises(UsageError, match="3 belongs to an unanswered request"):
+                await client.send("OrderCancelRequest", cancel(3, 2))
+            sides = [
+                {"side": side, "clOrdID": number} for side, number in (("BUY", 9), ("SELL", 3))
+            ]
+            with pytest.raises(UsageError, match="3 belongs to an unanswered request"):
+                await client.send("NewOrderCross", {"crossID": 1, "noSides": sides})
+            assert client.next_number == 4
+            desk.silent = False
+            await client.request("OrderCancelRequest", cancel(4, 2))
+            # The order has ended: its numbers can be used again.
+            await client.send("SimpleNewOrder", order(1))
+            assert client.next_number == 6
+
+    run(work())
+
+
+def test_numbers_follow_the_last_one_of_the_session_file(tmp_path):
+    async def work():
+        async with TcpDesk() as desk:
+            store = SessionFile(tmp_path / "session")
+            async with Client(SETTINGS, [desk.address], store) as client:
+                await client.request("SimpleNewOrder", order(41))
+                await client.request("OrderCancelRequest", cancel(77, 41))
+            store.close()
+            store = SessionFile(tmp_path / "session")
+            async with Client(SETTINGS, [desk.address], store) as client:
+                requests = client.request_builder(RequestDefaults(location="SP", trader="ABC"))
+                name, values = requests.new("BUY", 5, 100, Decimal("10.5"))
+                assert values["clOrdID"] == 78
+                await client.request(name, values)
+                name, values = requests.cancel(client.orders.get(78))
+                assert (values["clOrdID"], values["origClOrdID"]) == (79, 78)
+                cross = requests.cross(5, 100, Decimal(10), FIRM)[1]
+                assert [side["clOrdID"] for side in cross["noSides"]] == [80, 81]
+                assert requests.mass_cancel()[1]["clOrdID"] == 83
+            store.close()
+
+    run(work())
+
+
+def test_numbers_without_a_session_file_follow_the_time():
+    client = Client(SETTINGS, [("127.0.0.1", 9)], clock=lambda: 1_700_000_000_000_000_999)
+    assert client.request_builder().next_id() == 1_700_000_000_000_001
+    first, second = RequestBuilder(2).next_id(), RequestBuilder(6).next_id()
+    assert 0 < second - first < 10**9
+    assert abs(first - time.time_ns() // 1_000) < 10**9
+
+
+def test_a_closed_port_is_an_error_with_one_sentence_within_the_timeout():
+    async def work():
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            closed = listening.getsockname()
+        waits = ReconnectPolicy(first_s=0.001, max_delay_s=0.01, start_s=0.2)
+        sentence = rf"cannot connect to 127\.0\.0\.1:{closed[1]}: Connection refused\.$"
+        with pytest.raises(ClientTimeoutError, match=rf"^No session within 0\.2 s: {sentence}"):
+            async with Client(SETTINGS, [closed], reconnecting=waits):
+                raise AssertionError
+        client = Client(SETTINGS, [closed], reconnecting=waits)
+        client.start()
+        with pytest.raises(ClientTimeoutError, match=rf"^No session within 0\.1 s: {sentence}"):
+            await client.request("SimpleNewOrder", order(1), timeout_s=0.1)
+        await client.close()
+
+    run(work())
+
+
+def test_an_answer_that_does_not_arrive_is_an_error_that_names_the_request():
+    async def work():
+        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+            desk.silent = True
+            with pytest.raises(ClientTimeoutError, match=r"^No answer to SimpleNewOrder with clOr"):
+                await client.request("SimpleNewOrder", order(1), timeout_s=0.05)
 
     run(work())
 

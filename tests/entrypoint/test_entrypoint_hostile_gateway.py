@@ -246,9 +246,10 @@ def test_the_highest_session_version_does_not_lock_the_session_out():
 def test_a_not_applied_of_any_size_names_only_sent_messages():
     peer = Peer(keep_reports=True).begin()
     tracker = OrderTracker()
-    for _ in range(3):
-        number = peer.client.send("SimpleNewOrder", ORDER, peer.now)
-        tracker.sent(number, "SimpleNewOrder", ORDER)
+    for client_id in (1, 2, 3):
+        values = ORDER | {"clOrdID": client_id}
+        number = peer.client.send("SimpleNewOrder", values, peer.now)
+        tracker.sent(number, "SimpleNewOrder", values)
     (gap,) = peer.deliver(peer.peer.frame("NotApplied", fromSeqNo=2, count=LAST))
     assert (gap.first, gap.count) == (2, 2)
     assert [each.number for each in tracker.not_applied(2, LAST)] == [2, 3]

@@ -25,8 +25,9 @@ from pregao.entrypoint.messages import (
 )
 
 if TYPE_CHECKING:
+    from pregao.entrypoint.answer_matcher import NotAppliedError as NotAppliedError
     from pregao.entrypoint.client import Client as Client
-    from pregao.entrypoint.client import NotAppliedError as NotAppliedError
+    from pregao.entrypoint.client import ClientTimeoutError as ClientTimeoutError
     from pregao.entrypoint.client import ReconnectPolicy as ReconnectPolicy
     from pregao.entrypoint.client import SessionRefusedError as SessionRefusedError
     from pregao.entrypoint.client_session import ClientSession as ClientSession
@@ -83,6 +84,7 @@ __all__ = [
     "ClientSession",
     "ClientSettings",
     "ClientSubscription",
+    "ClientTimeoutError",
     "ConnectionEnded",
     "ConnectionFailed",
     "ConnectionStage",
@@ -127,7 +129,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "client": ["Client", "NotAppliedError", "ReconnectPolicy", "SessionRefusedError"],
+    "answer_matcher": ["NotAppliedError"],
+    "client": ["Client", "ClientTimeoutError", "ReconnectPolicy", "SessionRefusedError"],
     "client_session": ["ClientSession"],
     "events": [
         "CancelOrders",

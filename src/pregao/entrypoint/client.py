@@ -8,6 +8,7 @@ whenever the connection is lost. It publishes events and tracks the orders of th
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pregao.clock import SECOND, Clock, system_clock
+from pregao.entrypoint.answer_matcher import AnswerMatcher, answer_key
 from pregao.entrypoint.client_session import ClientSession
 from pregao.entrypoint.client_transport import ClientTransport
 from pregao.entrypoint.events import (
@@ -26,12 +28,14 @@ from pregao.entrypoint.events import (
     ConnectionFailed,
     MessageReceived,
     NotAppliedGap,
+    SequenceLowered,
     SessionEstablished,
     SessionRefused,
 )
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.messages import EntryPointCodec, messages, read_schema
-from pregao.entrypoint.order_tracker import OrderTracker
+from pregao.entrypoint.order_tracker import OrderTracker, client_ids_of
+from pregao.entrypoint.request_builder import RequestBuilder, RequestDefaults
 from pregao.entrypoint.session_settings import ClientSettings, ConnectionStage
 from pregao.entrypoint.session_store import SessionStore
 from pregao.errors import PregaoError, UsageError
@@ -55,8 +59,8 @@ class SessionRefusedError(PregaoError):
     """The exchange refuses the session, and a retry would not change that."""
 
 
-class NotAppliedError(PregaoError):
-    """The exchange did not receive a request: it was lost with its connection."""
+class ClientTimeoutError(PregaoError, TimeoutError):
+    """No session was established, or no answer arrived, within a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class ReconnectPolicy:
     """Timeout of the TCP connection."""
     handshake_s: float = 10.0
     """Timeout of the handshake, until the session is established."""
+    start_s: float | None = 15.0
+    """Timeout of ``async with``, until the first session is established, or None."""
 
 
 class Client:
@@ -132,8 +138,7 @@ class Client:
         self._held_version = self._session.state.session_ver_id
         self._refusal: str = ""
         self._last_refusal: str = ""
-        self._answers: dict[tuple[str, int], asyncio.Future[MessageReceived]] = {}
-        self._numbers: dict[int, tuple[str, int]] = {}
+        self._answers = AnswerMatcher()
         self._subscriptions: set[ClientSubscription] = set()
         self._remember()
 
@@ -148,15 +153,15 @@ class Client:
                 self.orders.sent(number, name, codec.decode(frame).values)
         for gap in state.not_taken:
             self.orders.not_applied(gap.first, gap.count)
-        for _, name, message in self._session.kept():
-            self.orders.received(name, message)
+        for number, name, message in self._session.kept():
+            self.orders.received(name, message, number)
 
     # Lifecycle.
 
     async def __aenter__(self) -> Self:
         self.start()
         try:
-            await self.ready()
+            await self.ready(self._wait.start_s)
         except BaseException:
             await self.close()
             raise
@@ -197,22 +202,31 @@ class Client:
             timeout_s: Maximum wait in seconds; None waits indefinitely.
 
         Raises:
+            ClientTimeoutError: The session was not established in time.
             SessionRefusedError: The exchange refuses the session permanently.
-            TimeoutError: The session was not established in time.
             UsageError: The client was not started, or was closed.
         """
         if self._running is None:
             raise UsageError("The client was not started: use `async with`, or call start().")
-        async with asyncio.timeout(timeout_s):
-            while not self.established:
-                if self._running.done():
-                    raise self._reason()
-                waiting = asyncio.ensure_future(self._established.wait())
-                both: set[asyncio.Future[Any]] = {waiting, self._running}
-                try:
-                    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    waiting.cancel()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.established:
+                    if self._running.done():
+                        raise self._reason()
+                    waiting = asyncio.ensure_future(self._established.wait())
+                    both: set[asyncio.Future[Any]] = {waiting, self._running}
+                    try:
+                        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        waiting.cancel()
+        except TimeoutError:
+            raise ClientTimeoutError(self._no_session(timeout_s)) from None
+
+    def _no_session(self, timeout_s: float | None) -> str:
+        """Return the sentence that explains why no session was established in time."""
+        listed = ", ".join(f"{host}:{port}" for host, port in self.gateways)
+        problem = self.unreadable or self.last_problem or f"no answer of {listed}"
+        return f"No session within {timeout_s or 0:g} s: {problem}."
 
     def _reason(self) -> PregaoError:
         """Return the error that explains why the session ended."""
@@ -239,8 +253,7 @@ class Client:
             self._running.cancel()
             with suppress(asyncio.CancelledError):
                 await self._running
-        for answer in self._answers.values():
-            answer.cancel()
+        self._answers.cancel()
         for subscription in list(self._subscriptions):
             subscription.end()
         self._store.flush()
@@ -262,7 +275,8 @@ class Client:
         Raises:
             SessionRefusedError: The exchange refuses the session permanently.
             EncodeError: A value cannot be encoded, or the message has no such field.
-            UsageError: Clients do not send this message, or the client was closed.
+            UsageError: Clients do not send this message, its ``clOrdID`` belongs to an active
+                order or an unanswered request, or the client was closed.
         """
         while True:
             if not self.established:
@@ -280,10 +294,19 @@ class Client:
 
         Raises:
             EncodeError: A value cannot be encoded, or the message has no such field.
-            UsageError: The session is not established, or clients do not send this message.
+            UsageError: The session is not established, clients do not send this message, or its
+                ``clOrdID`` belongs to an active order or an unanswered request.
         """
+        for client_id in client_ids_of(name, values):
+            owner = self.orders.owner(client_id)
+            if owner:
+                raise UsageError(
+                    f"clOrdID {client_id} belongs to {owner}; send {name} with another one, such "
+                    "as the next that a RequestBuilder allocates."
+                )
+        first_answer = self._session.next_live
         number = self._session.send(name, values, self._clock())
-        self.orders.sent(number, name, values)
+        self.orders.sent(number, name, values, first_answer)
         if self._link is not None:
             self._link.flush_soon()
         return number
@@ -294,7 +317,8 @@ class Client:
         """Send a request and wait for the first answer, positive or negative.
 
         The answer is the report with the request's ``clOrdID`` (or ``securityReqID``, ``posReqID``,
-        ``allocID``, ``quoteID``, ``crossID``), or a BusinessMessageReject.
+        ``allocID``, ``quoteID``, ``crossID``), or a BusinessMessageReject. A report that the
+        exchange sent before the request, and now retransmits, is not its answer.
 
         Args:
             name: Name of the message, e.g. ``SimpleNewOrder``.
@@ -305,33 +329,61 @@ class Client:
             The answer, as received.
 
         Raises:
+            ClientTimeoutError: No answer arrived in time; the exchange may or may not have the
+                request.
             EncodeError: A value cannot be encoded, or the message has no such field.
             NotAppliedError: The exchange did not receive the request.
-            TimeoutError: No answer arrived in time; the exchange may or may not have the request.
-            UsageError: The request has no identifying field, or one with the same value is pending.
+            UsageError: The request has no identifying field, or its value belongs to an active
+                order or an unanswered request.
 
         Example:
             ```python
-            name, values = requests.new(1, "BUY", 200_000_101, 100, Decimal("12.50"))
+            name, values = requests.new("BUY", 200_000_101, 100, Decimal("12.50"))
             report = await client.request(name, values)
             ```
         """
-        key = _key_of(name, values)
+        key = answer_key(name, values)
         if key is None:
             raise UsageError(f"{name} has no field that identifies its answer; use send().")
-        if key in self._answers:
-            raise UsageError(f"A request with {key[0]} {key[1]} is already pending.")
-        answer: asyncio.Future[MessageReceived] = asyncio.get_running_loop().create_future()
-        self._answers[key] = answer
-        number = -1
+        answer = self._answers.expect(key)
+        number = None
         try:
             async with asyncio.timeout(timeout_s):
                 number = await self.send(name, values)
-                self._numbers[number] = key
+                self._answers.sent(key, number, self._session.next_live)
                 return await answer
+        except TimeoutError:
+            if number is None:
+                raise ClientTimeoutError(self._no_session(timeout_s)) from None
+            raise ClientTimeoutError(
+                f"No answer to {name} with {key[0]} {key[1]} within {timeout_s:g} s; the exchange "
+                "may or may not have it."
+            ) from None
         finally:
-            self._answers.pop(key, None)
-            self._numbers.pop(number, None)
+            self._answers.forget(key)
+
+    def request_builder(self, entering: RequestDefaults | None = None) -> RequestBuilder:
+        """Return a builder of requests for this session.
+
+        It allocates ``clOrdID`` values from the last one of the session's store, or from the time
+        if the store has none.
+
+        Args:
+            entering: Values common to all requests.
+
+        Example:
+            ```python
+            requests = client.request_builder()
+            report = await client.request(*requests.new("BUY", 200_000_101, 100))
+            ```
+        """
+        return RequestBuilder(
+            self.settings.version,
+            entering,
+            self.schema,
+            last_client_id=self.orders.last_client_id,
+            clock=self._clock,
+        )
 
     # Events.
 
@@ -371,15 +423,20 @@ class Client:
         for event in events:
             match event:
                 case MessageReceived():
-                    self.orders.received(event.name, event.message)
-                    self._answer(event)
+                    self.orders.received(event.name, event.message, event.number)
+                    self._answers.received(event)
                 case NotAppliedGap():
-                    self._not_applied(event)
+                    self.orders.not_applied(event.first, event.count)
+                    self._answers.not_applied(event)
+                case SequenceLowered():
+                    self.orders.lowered(event.next_number)
+                    self._answers.lowered(event.next_number)
                 case SessionEstablished():
                     if event.session_ver_id != self._held_version:
                         # Numbers restart: pending requests will not be answered (§4.6.2).
                         self._held_version = event.session_ver_id
                         self.orders.renumber()
+                        self._answers.renumber()
                     self._established.set()
                     self.last_problem = self.unreadable = ""
                 case SessionRefused():
@@ -387,7 +444,7 @@ class Client:
                     why = ": ".join(filter(None, (event.code, event.text)))
                     self.last_problem = f"the gateway refused the session: {why}"
                 case ConnectionFailed():
-                    self.last_problem = f"{event.gateway}: {event.reason}"
+                    self.last_problem = f"cannot connect to {event.gateway}: {event.reason}"
                 case ConnectionEnded() if event.code != self._last_refusal:
                     why = ": ".join(filter(None, (event.code, event.reason)))
                     self.last_problem = f"the connection ended: {why}"
@@ -397,32 +454,6 @@ class Client:
             subscription.put(events)
         if self._link is not None and any(each.full for each in self._subscriptions):
             self._link.pause_reading()
-
-    def _answer(self, event: MessageReceived) -> None:
-        values = event.message.values
-        if event.name == "BusinessMessageReject":
-            key = self._numbers.get(values["refSeqNum"])
-            found = None if key is None else self._answers.get(key)
-        else:
-            found = None
-            for name in _ANSWERED_BY:
-                value = values.get(name)
-                if value is not None and (name, value) in self._answers:
-                    found = self._answers[name, value]
-                    break
-        if found is not None and not found.done():
-            found.set_result(event)
-
-    def _not_applied(self, gap: NotAppliedGap) -> None:
-        self.orders.not_applied(gap.first, gap.count)
-        for number in [n for n in self._numbers if gap.first <= n < gap.first + gap.count]:
-            answer = self._answers.get(self._numbers[number])
-            if answer is not None and not answer.done():
-                answer.set_exception(
-                    NotAppliedError(
-                        f"The exchange did not receive message {number}; send it again."
-                    )
-                )
 
     # Connections.
 
@@ -467,8 +498,7 @@ class Client:
                     lambda: ClientTransport(self, gateway + 1), host, port
                 )
         except (OSError, TimeoutError) as error:
-            reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
-            self._emit([ConnectionFailed(f"{host}:{port}", reason)])
+            self._emit([ConnectionFailed(f"{host}:{port}", _reason(error))])
             return False
         try:
             return await link.ended
@@ -530,16 +560,8 @@ class Client:
         return self._session.take_output(), self._session.closing
 
 
-_ANSWERED_BY: Final = (
-    "clOrdID", "securityReqID", "posReqID", "allocID", "quoteID", "crossID",
-)  # fmt: skip
-"""Fields by which a report names the request that it answers, the most specific first."""
-
-
-def _key_of(name: str, values: Mapping[str, Any]) -> tuple[str, int] | None:
-    if name == "NewOrderCross":
-        return "crossID", values["crossID"]
-    for field in _ANSWERED_BY:
-        if values.get(field) is not None:
-            return field, values[field]
-    return None
+def _reason(error: OSError | TimeoutError) -> str:
+    """Return why a connection failed; asyncio's own text would repeat the address."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or "no answer in time"

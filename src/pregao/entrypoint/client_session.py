@@ -107,6 +107,11 @@ class ClientSession:
         """State of the session between connections."""
         return self._store.state(self.settings.session_id)
 
+    @property
+    def next_live(self) -> int:
+        """Lowest number that the gateway can give to its next new message, as far as known."""
+        return max(self._missing.highest + 1, self.state.next_incoming)
+
     def _record(self, record: SessionRecord) -> None:
         self._store.record(self.settings.session_id, record)
 

@@ -78,6 +78,10 @@ class OrderTracker:
         """Unanswered requests, by sequence number."""
         self._waiting: dict[int, int] = {}
         """Unanswered client numbers, with the sequence number of the request."""
+        self._first_reports: dict[int, int] = {}
+        """Lowest sequence number of a report on the last request with each client number."""
+        self.last_client_id: int | None = None
+        """Highest client number of the session's requests and reports."""
 
     def __iter__(self) -> Iterator[ClientOrder]:
         """Iterate over all orders, in the order in which they became known."""
@@ -117,13 +121,35 @@ class OrderTracker:
 
     # Outgoing messages.
 
-    def sent(self, number: int, name: str, values: Mapping[str, Any]) -> None:
-        """Record that a business message was sent with a sequence number."""
+    def owner(self, cl_ord_id: int) -> str:
+        """Return what a new request with this client number would be confused with, or nothing.
+
+        Args:
+            cl_ord_id: The client's number of a request that is not sent yet.
+        """
+        if cl_ord_id in self._waiting:
+            return "an unanswered request"
+        order = self._by_client.get(cl_ord_id)
+        if order is not None and order.working and cl_ord_id in order.chain:
+            return f"the active order {order.order_id}"
+        return ""
+
+    def sent(
+        self, number: int, name: str, values: Mapping[str, Any], first_report: int = 0
+    ) -> None:
+        """Record that a business message was sent with a sequence number.
+
+        Reports numbered below ``first_report`` were sent before it: they belong to an earlier
+        request with the same client number.
+        """
         sides = values.get("noSides", ()) if name == "NewOrderCross" else ()
-        own = [values["clOrdID"]] if values.get("clOrdID") is not None else []
-        client_ids = tuple([side["clOrdID"] for side in sides] or own)
+        client_ids = client_ids_of(name, values)
         if not client_ids:
             return
+        for client_id in client_ids:
+            self._answered(client_id)  # a number is used again only after its answer
+            self._first_reports[client_id] = first_report
+            self._use(client_id)
         self._open[number] = PendingRequest(number, name, client_ids)
         self._waiting |= dict.fromkeys(client_ids, number)
         for side in sides:
@@ -134,7 +160,7 @@ class OrderTracker:
             order = self._meant(values)
             if order is not None:
                 order.pending[client_ids[0]] = name
-                self._by_client.setdefault(client_ids[0], order)
+                self._by_client[client_ids[0]] = order
 
     def _entered(self, client_id: int, values: Mapping[str, Any], side: str) -> None:
         order = ClientOrder(
@@ -147,7 +173,7 @@ class OrderTracker:
             chain=[client_id],
         )
         order.pending[client_id] = "new"
-        self._by_client.setdefault(client_id, order)
+        self._by_client[client_id] = order
 
     def _meant(self, values: Mapping[str, Any]) -> ClientOrder | None:
         exchange_id, original = values.get("orderID"), values.get("origClOrdID")
@@ -160,6 +186,12 @@ class OrderTracker:
         """Drop pending requests: sequence numbers restart, e.g. on a new day."""
         self._open.clear()
         self._waiting.clear()
+        self._first_reports.clear()
+
+    def lowered(self, next_number: int) -> None:
+        """Record that the exchange continues with a lower sequence number than it had reached."""
+        for client_id, first in self._first_reports.items():
+            self._first_reports[client_id] = min(first, next_number)
 
     # Incoming messages.
 
@@ -170,15 +202,24 @@ class OrderTracker:
             self._gave_up(request.number, NOT_APPLIED)
         return requests
 
-    def received(self, name: str, message: SbeMessage) -> ClientOrder | None:
-        """Apply a business message of the exchange. Returns the order that it changed, or None."""
+    def received(self, name: str, message: SbeMessage, number: int) -> ClientOrder | None:
+        """Apply a business message of the exchange with its sequence number.
+
+        Returns the order that it changed, or None.
+        """
         values = message.values
         if name == "BusinessMessageReject":
             return self._gave_up(values["refSeqNum"], "REJECTED")
-        self._answered(values.get("clOrdID"))
+        client_id: int | None = values.get("clOrdID")
+        if client_id is not None:
+            self._use(client_id)
+            if not self._current(client_id, number):
+                client_id = None  # of an earlier request with the number of a later one
+            else:
+                self._answered(client_id)
         if not name.startswith("ExecutionReport_"):
             return None
-        order = self._order_of(values)
+        order = self._order_of(values, number)
         if order is None:
             return None
         match name:
@@ -202,10 +243,16 @@ class OrderTracker:
             case "ExecutionReport_Reject":
                 if values["cxlRejResponseTo"] == "NEW" and order.order_id is None:
                     order.status, order.leaves = "REJECTED", 0
-        client_id = values.get("clOrdID")
         if client_id is not None:
             order.pending.pop(client_id, None)
         return order
+
+    def _use(self, client_id: int) -> None:
+        self.last_client_id = max(client_id, self.last_client_id or 0)
+
+    def _current(self, client_id: int, number: int) -> bool:
+        """Whether a report belongs to the last request with its client number, or to none sent."""
+        return number >= self._first_reports.get(client_id, 0)
 
     def _terms(self, order: ClientOrder, values: Mapping[str, Any]) -> None:
         self._identify(order, values)
@@ -224,27 +271,30 @@ class OrderTracker:
             order.cl_ord_id = client_id
             self._by_client.setdefault(client_id, order)
 
-    def _order_of(self, values: Mapping[str, Any]) -> ClientOrder | None:
+    def _order_of(self, values: Mapping[str, Any], number: int) -> ClientOrder | None:
         """Return the order of a report; adds orders that this client did not send."""
         exchange_id, client_id = values.get("orderID"), values.get("clOrdID")
         if exchange_id is not None and exchange_id in self._by_exchange:
             return self._by_exchange[exchange_id]
         for each in (client_id, values.get("origClOrdID")):
-            known = None if each is None else self._by_client.get(each)
-            if known is not None and known.order_id in (None, exchange_id):
-                return known
+            if each is not None and self._current(each, number):
+                known = self._by_client.get(each)
+                if known is not None and known.order_id in (None, exchange_id):
+                    return known
         if exchange_id is None:
             return None
         chain = [] if client_id is None else [client_id]
         order = ClientOrder(
             client_id or 0, values["securityID"], values["side"], values["orderQty"], chain=chain
         )
-        if client_id is not None:
-            self._by_client.setdefault(client_id, order)
+        if client_id is not None and self._current(client_id, number):
+            earlier = self._by_client.get(client_id)
+            if earlier is None or earlier.status in CLOSED:
+                self._by_client[client_id] = order
         return order
 
-    def _answered(self, client_id: int | None) -> None:
-        number = None if client_id is None else self._waiting.pop(client_id, None)
+    def _answered(self, client_id: int) -> None:
+        number = self._waiting.pop(client_id, None)
         if number is not None:
             others = self._open[number].cl_ord_ids
             if not any(self._waiting.get(each) == number for each in others):
@@ -265,3 +315,11 @@ class OrderTracker:
 
 def _price(value: Any) -> Decimal | None:
     return None if value is None else Decimal(value)
+
+
+def client_ids_of(name: str, values: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the client's numbers in a request: one per side of a cross, else one or none."""
+    if name == "NewOrderCross":
+        return tuple(side["clOrdID"] for side in values.get("noSides", ()))
+    client_id = values.get("clOrdID")
+    return () if client_id is None else (client_id,)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from pregao.clock import MICROSECOND, Clock, system_clock
 from pregao.entrypoint.messages import FROM_CLIENT
 from pregao.entrypoint.order_tracker import ClientOrder
 from pregao.errors import UsageError
@@ -39,16 +40,24 @@ class RequestDefaults:
 
 
 class RequestBuilder:
-    """Builds requests of one schema version.
+    """Builds requests of one schema version, each with its own ``clOrdID``.
+
+    `Client.request_builder` returns the builder of a session.
 
     ```python
-    requests = Requests(version=2)
-    name, values = requests.new(1, "BUY", 200_000_101, 100, Decimal("12.50"))
+    requests = RequestBuilder(version=2)
+    name, values = requests.new("BUY", 200_000_101, 100, Decimal("12.50"))
     ```
     """
 
     def __init__(
-        self, version: int, entering: RequestDefaults | None = None, schema: Schema | None = None
+        self,
+        version: int,
+        entering: RequestDefaults | None = None,
+        schema: Schema | None = None,
+        *,
+        last_client_id: int | None = None,
+        clock: Clock = system_clock,
     ) -> None:
         """Create a builder.
 
@@ -56,29 +65,39 @@ class RequestBuilder:
             version: Schema version of the session.
             entering: Values common to all requests.
             schema: Schema of a version that is not bundled, as in `Client.schema`.
+            last_client_id: Last ``clOrdID`` of the session; the next ones follow it. By default
+                they follow the time in microseconds.
+            clock: Returns the time in nanoseconds since 1970.
         """
         self.version = version
         self._schema = bundled("entrypoint", version) if schema is None else schema
         self._known: dict[str, dict[str, ValueKind | None]] = {}
         self.entering = entering or RequestDefaults()
+        self._last_id = clock() // MICROSECOND if last_client_id is None else last_client_id
+
+    def next_id(self) -> int:
+        """Allocate a ``clOrdID``; every request without one allocates its own."""
+        self._last_id += 1
+        return self._last_id
 
     def new(
         self,
-        client_id: int,
         side: str,
         security_id: int,
         quantity: int,
         price: Decimal | None = None,
+        *,
+        client_id: int | None = None,
         **more: Any,
     ) -> NamedRequest:
         """Build a new order: a limit order if it has a price, else a market order.
 
         Args:
-            client_id: The client's number of the request, ``clOrdID``.
             side: ``BUY`` or ``SELL``.
             security_id: The instrument.
             quantity: The order quantity.
             price: The limit, or None for a market order.
+            client_id: The client's number of the request, ``clOrdID``; allocated by default.
             more: Further fields by their wire names, e.g. ``timeInForce="FILL_OR_KILL"``.
 
         Returns:
@@ -92,10 +111,11 @@ class RequestBuilder:
 
     def modify(
         self,
-        client_id: int,
         order: ClientOrder,
         quantity: int,
         price: Decimal | None = None,
+        *,
+        client_id: int | None = None,
         **more: Any,
     ) -> NamedRequest:
         """Build a request that changes the quantity and price of an order.
@@ -103,10 +123,10 @@ class RequestBuilder:
         A disclosed quantity is repeated, since a change without ``maxFloor`` removes it (§7.4).
 
         Args:
-            client_id: The client's number of this request.
             order: The order to modify.
             quantity: The new quantity.
             price: The new limit, or None for a market order.
+            client_id: The client's number of the request, ``clOrdID``; allocated by default.
             more: Further fields by their wire names.
         """
         values = self._terms(client_id, order.side, order.security_id, quantity, price)
@@ -121,16 +141,18 @@ class RequestBuilder:
             request.setdefault("maxFloor", min(order.max_floor, quantity))
         return name, request
 
-    def cancel(self, client_id: int, order: ClientOrder, **more: Any) -> NamedRequest:
+    def cancel(
+        self, order: ClientOrder, *, client_id: int | None = None, **more: Any
+    ) -> NamedRequest:
         """Build a request that cancels an order.
 
         Args:
-            client_id: The client's number of this request.
             order: The order to cancel.
+            client_id: The client's number of the request, ``clOrdID``; allocated by default.
             more: Further fields by their wire names.
         """
         values = {
-            "clOrdID": client_id,
+            "clOrdID": self._id(client_id),
             "securityID": order.security_id,
             "side": order.side,
             "orderID": order.order_id,
@@ -138,15 +160,15 @@ class RequestBuilder:
         }
         return self.message("OrderCancelRequest", values | more)
 
-    def mass_cancel(self, client_id: int, **more: Any) -> NamedRequest:
+    def mass_cancel(self, *, client_id: int | None = None, **more: Any) -> NamedRequest:
         """Build a request that cancels all orders of the session, or those of a side or instrument.
 
         Args:
-            client_id: The client's number of this request.
+            client_id: The client's number of the request, ``clOrdID``; allocated by default.
             more: Further fields by their wire names, e.g. ``side`` or ``securityID``.
         """
         values = {
-            "clOrdID": client_id,
+            "clOrdID": self._id(client_id),
             "massActionType": "CANCEL_ORDERS",
             "massActionScope": "ALL_ORDERS_FOR_A_TRADING_SESSION",
         }
@@ -154,25 +176,28 @@ class RequestBuilder:
 
     def cross(
         self,
-        cross_id: int,
-        client_ids: tuple[int, int],
         security_id: int,
         quantity: int,
         price: Decimal,
         firm: int,
+        *,
+        client_ids: tuple[int, int] | None = None,
+        cross_id: int | None = None,
         **more: Any,
     ) -> NamedRequest:
         """Build a cross: a buy and a sell order of the same quantity and price.
 
         Args:
-            cross_id: The client's number of the cross, ``crossID``.
-            client_ids: The client's numbers of the buy and of the sell order.
             security_id: The instrument.
             quantity: The quantity of both orders.
             price: The price of both orders.
             firm: The entering firm of both orders.
+            client_ids: The client's numbers of the buy and of the sell order; allocated by default.
+            cross_id: The client's number of the cross, ``crossID``; allocated by default.
             more: Further fields by their wire names.
         """
+        if client_ids is None:
+            client_ids = (self.next_id(), self.next_id())
         sides = [
             {
                 "side": side,
@@ -183,7 +208,7 @@ class RequestBuilder:
             for side, client_id in zip(("BUY", "SELL"), client_ids, strict=True)
         ]
         values = {
-            "crossID": cross_id,
+            "crossID": self._id(cross_id),
             "securityID": security_id,
             "orderQty": quantity,
             "price": price,
@@ -219,6 +244,9 @@ class RequestBuilder:
             raise UsageError(f"{name} has no field {field_name!r}; it has {', '.join(kinds)}.")
         return value_of(kinds[field_name], field_name, text)
 
+    def _id(self, client_id: int | None) -> int:
+        return self.next_id() if client_id is None else client_id
+
     def _common(self) -> dict[str, Any]:
         entering = self.entering
         return {
@@ -231,10 +259,15 @@ class RequestBuilder:
         }
 
     def _terms(
-        self, client_id: int, side: str, security_id: int, quantity: int, price: Decimal | None
+        self,
+        client_id: int | None,
+        side: str,
+        security_id: int,
+        quantity: int,
+        price: Decimal | None,
     ) -> dict[str, Any]:
         return {
-            "clOrdID": client_id,
+            "clOrdID": self._id(client_id),
             "side": side,
             "securityID": security_id,
             "orderQty": quantity,

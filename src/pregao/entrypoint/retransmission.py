@@ -148,7 +148,7 @@ class MissedMessages:
         self._max_attempts = max_attempts
         self._held: dict[int, MessageReceived] = {}
         self._held_bytes = 0
-        self._highest = 0
+        self.highest = 0
         """The highest number known to have been sent."""
         self._requested: range | None = None
         self._granted: range | None = None
@@ -171,7 +171,7 @@ class MissedMessages:
         Returns the held messages that the peer states it has not sent yet: nothing will precede
         them.
         """
-        if next_number <= self._highest:
+        if next_number <= self.highest:
             above = sorted(number for number in self._held if number >= next_number)
             contradicted = [self._take(number) for number in above]
             self._over(now_ns)
@@ -179,7 +179,7 @@ class MissedMessages:
             contradicted = []
             if self._granted is not None:
                 self._over(now_ns)
-        self._highest = next_number - 1
+        self.highest = next_number - 1
         return contradicted
 
     def granted(self, first: int, count: int) -> None:
@@ -188,7 +188,7 @@ class MissedMessages:
 
     def arrived(self, number: int, now_ns: int) -> bool:
         """Record the arrival of a message. Returns whether it was retransmitted."""
-        self._highest = max(self._highest, number)
+        self.highest = max(self.highest, number)
         if self._requested is not None and number in self._requested:
             self._delivered = True
             self._failures = 0
@@ -233,7 +233,7 @@ class MissedMessages:
         return self._requested.start, len(self._requested)
 
     def _gap(self, expected: int) -> range:
-        return range(expected, min(self._held, default=self._highest + 1))
+        return range(expected, min(self._held, default=self.highest + 1))
 
     def refused(self, expected: int, now_ns: int, *, final: bool) -> range | None:
         """End a refused request: return the numbers to abandon, or None if there are none.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
-from pregao.clock import MILLISECOND, MINUTE, system_clock
+from pregao.clock import MINUTE, system_clock
 from pregao.entrypoint.client import Client
 from pregao.entrypoint.events import MessageReceived
 from pregao.entrypoint.request_builder import RequestBuilder, RequestDefaults
@@ -45,7 +45,6 @@ class ExchangePanel:
         self._settings = settings
         self._gateways = list(gateways)
         self._requests = RequestBuilder(settings.version, RequestDefaults(_SEGMENT, _TRADER))
-        self._last_id = system_clock() // MILLISECOND * 100
         self._loop = asyncio.new_event_loop()
         self._client: Client | None = None
         self._opening = asyncio.Lock()
@@ -116,9 +115,7 @@ class ExchangePanel:
         quantity = given.whole("quantity", minimum=1, maximum=_MAX_QUANTITY)
         price = _price(given.text("price", ""))
         with self._lock:
-            self._last_id += 1
-            number = self._last_id
-        name, values = self._requests.new(number, side, security, quantity, price)
+            name, values = self._requests.new(side, security, quantity, price)
         try:
             received = self._run(self._sent(name, values))
         except EncodeError as error:

@@ -43,27 +43,26 @@ def test_both_know_the_same_orders_though_the_exchange_ends_connections():
         client = held(exchange)
         client.start()
         ended = 0
-        for number in range(1, 200):
+        for _ in range(1, 200):
             free = [each for each in client.orders.working() if not each.pending]
             roll = chance.random()
             if free and roll < 0.3:
                 price = Decimal(chance.randrange(3000, 3020)) / 100
                 quantity = 100 * chance.randrange(1, 9)
-                made = requests.modify(number, chance.choice(free), quantity, price)
+                made = requests.modify(chance.choice(free), quantity, price)
             elif free and roll < 0.5:
-                made = requests.cancel(number, chance.choice(free))
+                made = requests.cancel(chance.choice(free))
             else:
                 price = Decimal(chance.randrange(3000, 3020)) / 100
                 side = chance.choice(["BUY", "SELL"])
-                made = requests.new(number, side, chance.choice([PETR4, VALE3]), 100, price)
+                made = requests.new(side, chance.choice([PETR4, VALE3]), 100, price)
             await client.send(*made)
             if chance.random() < 0.05:
                 await asyncio.to_thread(exchange.control, command="disconnect", session=SESSION)
                 ended += 1
         while True:
-            number += 1
             try:
-                await client.request(*requests.new(number, "BUY", PETR4, 100, Decimal(20)))
+                await client.request(*requests.new("BUY", PETR4, 100, Decimal(20)))
             except NotAppliedError:
                 continue
             if not client.orders.unanswered:
@@ -95,14 +94,14 @@ def test_003_7_4_a_change_of_quantity_and_price_keeps_the_disclosed_quantity(val
     async def work(exchange):
         async with held(exchange, version=6) as client:
             entered = requests.new(
-                1, "BUY", PETR4, 1000, Decimal(30), timeInForce=validity, maxFloor=200
+                "BUY", PETR4, 1000, Decimal(30), client_id=1, timeInForce=validity, maxFloor=200
             )
             await client.request(*entered)
             order = client.orders.get(1)
             found = []
             changes = ({}, {"maxFloor": 300}, {"deskID": "D"}, {"maxFloor": None})
             for number, more in enumerate(changes, 2):
-                request = requests.modify(number, order, 900, Decimal(29 + number), **more)
+                request = requests.modify(order, 900, Decimal(29 + number), **more)
                 await client.request(*request)
                 found.append(order.max_floor)
             return found
@@ -120,10 +119,14 @@ def test_captures_of_the_exchange_join_in_the_lake(tmp_path):
         async with held(exchange, version=6) as client:
             for number in range(1, 31):
                 side, price = ("BUY", 30) if number % 2 else ("SELL", 31)
-                await client.request(*requests.new(number, side, PETR4, 100, Decimal(price)))
+                await client.request(
+                    *requests.new(side, PETR4, 100, Decimal(price), client_id=number)
+                )
             for number in range(31, 36):
                 order = client.orders.get(number - 30)
-                await client.request(*requests.modify(number, order, 300, Decimal("30.5")))
+                await client.request(
+                    *requests.modify(order, 300, Decimal("30.5"), client_id=number)
+                )
 
     folder = tmp_path / "captures"
     settings = quiet_settings(feed="unicast")

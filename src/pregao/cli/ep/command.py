@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -148,8 +147,10 @@ def _hold(
     account: int | None,
 ) -> None:
     """Establish a session, run `work` and close it."""
+    import asyncio
+
     from pregao.cli.ep.order_console import OrderConsole
-    from pregao.entrypoint.client import Client
+    from pregao.entrypoint.client import Client, ClientTimeoutError
     from pregao.entrypoint.request_builder import RequestDefaults
     from pregao.entrypoint.session_settings import ClientSettings
     from pregao.entrypoint.session_store import SessionFile
@@ -175,8 +176,8 @@ def _hold(
             client.start()
             try:
                 await client.ready(timeout_s=_READY_TIMEOUT_S)
-            except TimeoutError:
-                raise PregaoError(_no_session(client)) from None
+            except ClientTimeoutError as error:
+                raise PregaoError(f"{error} {_next_step(client)}") from None
             await work(desk)
         finally:
             await client.close()
@@ -189,18 +190,15 @@ def _hold(
         sys.stdout.flush()
 
 
-def _no_session(client: Client) -> str:
-    """Return the reason why no session was established: unreadable messages, or no answer."""
-    listed = ", ".join(f"{host}:{port}" for host, port in client.gateways)
-    problem = client.unreadable or client.last_problem or "no answer"
-    text = f"No session within {_READY_TIMEOUT_S:g} s at {listed}: {problem}."
+def _next_step(client: Client) -> str:
+    """Return what to do if no session was established: unreadable messages, or no answer."""
     if client.unreadable:
         version = f"{client.schema.semantic_version} (version {client.schema.version})"
         return (
-            f"{text} The client uses {version}; select another bundled version with "
+            f"The client uses {version}; select another bundled version with "
             "--schema-version, or a schema file with --schema FILE."
         )
-    return f"{text} Is the exchange running? Start one with `pregao exchange`."
+    return "Is the exchange running? Start one with `pregao exchange`."
 
 
 _READY_TIMEOUT_S = 10.0

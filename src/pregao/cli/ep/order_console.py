@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pregao.cli.ep import console_commands as language
 from pregao.cli.ep.console_commands import NOTHING, ConsoleCommand, parse
-from pregao.clock import MILLISECOND, SECOND, parse_span, system_clock
+from pregao.clock import SECOND, parse_span
 from pregao.entrypoint.client import Client
 from pregao.entrypoint.events import (
     ConnectionEnded,
@@ -29,7 +29,7 @@ from pregao.entrypoint.events import (
     SessionRefused,
 )
 from pregao.entrypoint.order_tracker import ClientOrder
-from pregao.entrypoint.request_builder import RequestBuilder, RequestDefaults
+from pregao.entrypoint.request_builder import RequestDefaults
 from pregao.errors import EncodeError, PregaoError, UsageError
 
 PATIENCE_NS = 5 * SECOND
@@ -45,14 +45,12 @@ class OrderConsole:
 
     def __init__(self, client: Client, entering: RequestDefaults | None = None) -> None:
         self.client = client
-        self._requests = RequestBuilder(client.settings.version, entering, client.schema)
+        self._requests = client.request_builder(entering)
         self._events = client.events()
         self._names: dict[str, int] = {}
         """First ClOrdID of an order, by its name."""
         self._called: dict[int, str] = {}
         self._entered = 0
-        # Increasing across runs: an exchange rejects a ClOrdID that was used before.
-        self._last_id = system_clock() // MILLISECOND * 100
         self._unmatched: list[MessageReceived] = []
         for order in client.orders:
             self._call(order.chain[0] if order.chain else order.cl_ord_id, "")
@@ -84,43 +82,37 @@ class OrderConsole:
             case "new":
                 price = language.price(words[3]) if len(words) > 3 else None
                 more = self._fields("NewOrderSingle", command)
-                number = self._next_id()
                 request = make.new(
-                    number, language.side(words[0]), language.security(words[1]),
+                    language.side(words[0]), language.security(words[1]),
                     language.quantity(words[2]), price, **more,
                 )  # fmt: skip
-                self._call(number, command.label)
+                self._call(request[1]["clOrdID"], command.label)
                 return request
             case "modify":
                 price = language.price(words[2]) if len(words) > 2 else None
                 more = self._fields("OrderCancelReplaceRequest", command)
                 order = self._order(words[0])
                 amount = language.quantity(words[1])
-                return make.modify(self._next_id(), order, amount, price, **more)
+                return make.modify(order, amount, price, **more)
             case "cancel":
                 more = self._fields("OrderCancelRequest", command)
-                return make.cancel(self._next_id(), self._order(words[0]), **more)
+                return make.cancel(self._order(words[0]), **more)
             case "mass-cancel":
                 more = self._fields("OrderMassActionRequest", command)
-                return make.mass_cancel(self._next_id(), **more)
+                return make.mass_cancel(**more)
             case "cross":
                 more = self._fields("NewOrderCross", command)
-                ids = (self._next_id(), self._next_id())
                 request = make.cross(
-                    self._next_id(), ids, language.security(words[0]), language.quantity(words[1]),
+                    language.security(words[0]), language.quantity(words[1]),
                     language.price(words[2]), self.client.settings.firm, **more,
                 )  # fmt: skip
-                for number in ids:
-                    self._call(number, "")
+                for side in request[1]["noSides"]:
+                    self._call(side["clOrdID"], "")
                 return request
         return make.message(words[0], self._fields(words[0], command))
 
     def _fields(self, name: str, command: ConsoleCommand) -> dict[str, Any]:
         return {key: self._requests.value(name, key, text) for key, text in command.fields}
-
-    def _next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
 
     def _call(self, client_id: int, label: str) -> None:
         if label in self._names:
