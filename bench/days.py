@@ -28,10 +28,15 @@ def folder() -> Path:
 
 def simulated_day() -> Path:
     """Return the folder of a day of `MESSAGES` messages, with its ground truth."""
-    path = folder() / f"day-{MESSAGES}"
+    return simulated(MESSAGES)
+
+
+def simulated(messages: int) -> Path:
+    """Return the folder of a day of some messages."""
+    path = folder() / f"day-{messages}"
     if not (path / "truth" / "summary.json").exists():
-        print(f"  simulating a day of {MESSAGES:,} messages into {path.name} …", flush=True)
-        simulate(output=path, messages=MESSAGES, duration=f"{_SECONDS}s", quiet=True, force=True)
+        print(f"  simulating a day of {messages:,} messages into {path.name} …", flush=True)
+        simulate(output=path, messages=messages, duration=f"{_SECONDS}s", quiet=True, force=True)
     return path
 
 
