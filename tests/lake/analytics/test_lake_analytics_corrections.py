@@ -12,7 +12,28 @@ from tests.lake.analytics_support import DATE, rows
 
 REGULAR = 1 << 13
 ON_BEHALF = 1 << 6
-CORRECTED, LEG = 1, 2
+CORRECTED, LEG, MIDPOINT, ENDED, BASELINE, ROUNDED, MISROUNDED = range(1, 8)
+
+
+def session(tape, security_id):
+    tape.event()
+    tape.send(
+        "umdf_security_status_3",
+        security_id,
+        security_trading_event="TRADING_SESSION_CHANGE",
+        security_trading_status="OPEN",
+    )
+
+
+def published(tape, security_id, volume, trades, average, **prices):
+    """Publish statistics, after the prices that changed."""
+    for name, price in prices.items():
+        table = {"opening": "opening_price_15", "high": "high_price_24", "low": "low_price_25"}
+        kind = {"open_close_settl_flag": "DAILY"} if name == "opening" else {}
+        price = {"md_update_action": "NEW", "md_entry_px": Decimal(price), **kind}
+        tape.send(f"umdf_{table[name]}", security_id, **price)
+    figures = {"trade_volume": volume, "number_of_trades": trades, "vwap_px": Decimal(average)}
+    tape.send("umdf_execution_statistics_56", security_id, **figures)
 
 
 def corrected_first_trade(tape):
@@ -27,7 +48,8 @@ def corrected_first_trade(tape):
 
 
 def late_and_leg(tape):
-    """A trade reported late is the highest, one of a leg the lowest."""
+    """A trade reported late is the highest, one of a leg the lowest; the published range is not."""
+    session(tape, LEG)
     tape.event()
     tape.trade(LEG, 10, "5.00", 100)
     tape.event()
@@ -36,6 +58,63 @@ def late_and_leg(tape):
     tape.trade(LEG, 30, "1.00", 600, trade_condition=0, trd_sub_type="LEG_TRADE")
     tape.event()
     tape.trade(LEG, 40, "6.00", 100)
+    published(tape, LEG, 1100, 4, "3.7273", opening=5, high=6, low=5)
+
+
+def midpoint_first(tape):
+    """000 §13.3.3: a block trade has no opening condition."""
+    session(tape, MIDPOINT)
+    tape.event()
+    block = {"trade_condition": 1 << 14, "trd_sub_type": "MIDPOINT_TRADE"}
+    tape.trade(MIDPOINT, 10, "4.00", 100, **block)
+    published(tape, MIDPOINT, 100, 1, 4, high=4, low=4)
+
+
+def ended_session(tape):
+    """Trades of a session that are busted and corrected in the next."""
+    session(tape, ENDED)
+    for number, price in ((10, "5.00"), (20, "7.00"), (30, "6.00")):
+        tape.event()
+        tape.trade(ENDED, number, price, 100)
+    published(tape, ENDED, 300, 3, 6, opening=5, high=7, low=5)
+    session(tape, ENDED)
+    tape.event()
+    tape.send("umdf_trade_bust_57", ENDED, trade_id=20, trade_date=DATE)
+    tape.trade(ENDED, 30, "9.00", 200, trade_condition=REGULAR | ON_BEHALF | OUT_OF_SEQUENCE)
+    tape.event()
+    tape.trade(ENDED, 40, "8.00", 100)
+    published(tape, ENDED, 100, 1, 8, opening=8, high=8, low=8)
+
+
+def baselines(tape):
+    """A snapshot shows a high; the first volume follows a trade above it."""
+    shown = {"stream": "snapshot", "sequence_number": 1, "event": None}
+    tape.event()
+    tape.trade(BASELINE, 10, "4.00", 100)
+    as_of = {"last_msg_seq_num_processed": tape.number, "last_sequence_version": 1}
+    tape.send("umdf_snapshot_full_refresh_header_30", BASELINE, **shown, **as_of)
+    high = {"md_update_action": "NEW", "md_entry_px": Decimal(5)}
+    tape.send("umdf_high_price_24", BASELINE, **shown, **high)
+    tape.event()
+    tape.trade(BASELINE, 20, "9.00", 100)
+    published(tape, BASELINE, 500, 5, 6, high=9)
+    tape.event()
+    tape.trade(BASELINE, 30, "6.00", 100)
+    published(tape, BASELINE, 600, 6, 6)
+
+
+def averages(tape):
+    """Averages of three decimals, and one that is not, after another of four."""
+    for security_id, first, last in (
+        (ROUNDED, "10.000", "10.007"), (MISROUNDED, "10.0001", "10.007")
+    ):  # fmt: skip
+        session(tape, security_id)
+        tape.event()
+        tape.trade(security_id, 10, "10.00", 100, trade_condition=REGULAR | 1)
+        published(tape, security_id, 100, 1, first, opening=10, high=10, low=10)
+        tape.event()
+        tape.trade(security_id, 20, "10.01", 200)
+        published(tape, security_id, 300, 2, last, high="10.01")
 
 
 def lake_of(folder, tape, *tables):
@@ -55,9 +134,11 @@ def lake_of(folder, tape, *tables):
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
     tape = Tape()
-    corrected_first_trade(tape)
-    late_and_leg(tape)
-    return lake_of(tmp_path_factory.mktemp("corrections"), tape, "bars")
+    for example in (
+        corrected_first_trade, late_and_leg, midpoint_first, ended_session, baselines, averages
+    ):  # fmt: skip
+        example(tape)
+    return lake_of(tmp_path_factory.mktemp("corrections"), tape, "bars", "session_stats")
 
 
 def daily(lake, security_id):
@@ -82,3 +163,47 @@ def test_the_average_of_a_bar_lies_between_low_and_high(lake):
     assert bar["vwap"] == Decimal("3.72727273")
     for row in rows(lake, "bars"):
         assert row["low"] <= row["vwap"] <= row["high"]
+
+
+def sessions(lake, security_id):
+    found = rows(lake, "session_stats", security_id=security_id)
+    return sorted(found, key=lambda row: row["session"])
+
+
+def test_a_published_range_without_late_trades_and_legs_differs_from_that_of_bars(lake):
+    (found,) = sessions(lake, LEG)
+    bar = daily(lake, LEG)
+    assert [found["high"], found["low"]] == [bar["high"], bar["low"]] == [8, 1]
+    assert [found["last_price_high"], found["last_price_low"]] == [6, 5]
+    assert (found["equal"], found["differences"]) == (False, ["high", "low"])
+
+
+def test_000_13_3_3_a_midpoint_trade_does_not_open_the_session(lake):
+    (found,) = sessions(lake, MIDPOINT)
+    assert (found["open"], found["published_open"]) == (None, None)
+    assert (found["high"], found["equal"]) == (4, True)
+
+
+def test_000_14_3_what_happens_after_the_end_of_a_session_changes_nothing_in_it(lake):
+    first, second = sessions(lake, ENDED)
+    assert [first[name] for name in ("open", "high", "low", "last")] == [5, 7, 5, 6]
+    assert (first["volume"], first["trades"], first["busts"]) == (300, 3, 0)
+    assert (first["equal"], second["equal"]) == (True, True)
+    assert (second["volume"], second["trades"]) == (100, 1)
+    # The day has the bust and the correction.
+    bar = daily(lake, ENDED)
+    assert (bar["volume"], bar["high"], bar["trades"]) == (400, 9, 3)
+
+
+def test_every_statistic_is_compared_from_its_own_first_publication(lake):
+    (found,) = sessions(lake, BASELINE)
+    assert (found["session"], found["initial_high"], found["initial_volume"]) == (0, 5, 500)
+    assert found["published_high"] == 9
+    assert (found["compared"], found["differences"]) == (["high", "volume", "vwap", "trades"], [])
+
+
+def test_an_average_of_three_decimals_is_compared_within_its_rounding(lake):
+    (rounded,), (misrounded,) = sessions(lake, ROUNDED), sessions(lake, MISROUNDED)
+    assert rounded["vwap"] == Decimal("10.00666667")
+    assert (rounded["equal"], rounded["differences"]) == (True, [])
+    assert (misrounded["equal"], misrounded["differences"]) == (False, ["vwap"])

@@ -25,6 +25,11 @@ class Tape:
         self._number = 0
         self._event = 0
 
+    @property
+    def number(self):
+        """Number of the last message."""
+        return self._number
+
     def event(self):
         self._event = 10**14 + (self._number + 1) * 10**4
 

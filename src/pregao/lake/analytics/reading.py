@@ -310,6 +310,13 @@ class LakeDay:
         """Evaluate the rows once, regardless of the number of uses."""
         return frame.persist()
 
+    def query(self, statement: str, values: Mapping[str, Any], **views: DataFrame) -> DataFrame:
+        """Return the rows of an SQL statement over frames, which it reads as views by name.
+
+        ``values`` are its parameters.
+        """
+        return self.session.query(statement, views, values)
+
     def once(self, name: Hashable, make: Callable[[], DataFrame]) -> DataFrame:
         """Return the frame of a name, built at its first use."""
         if name not in self._once:

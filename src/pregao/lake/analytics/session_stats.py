@@ -1,17 +1,21 @@
 """Table ``session_stats``: our statistics of each session, compared with the exchange's.
 
 A session starts where a SecurityStatus of the instrument, or a SecurityGroupPhase of its group, has
-the event TRADING_SESSION_CHANGE. A day's statistics restart with each.
+the event TRADING_SESSION_CHANGE. A day's statistics restart with each. They are as of its end: a
+trade that is busted or corrected after it counts as it was.
 
-The documents do not state whether a leg's or a late trade sets a high or low. Ours are given both
-ways, of all trades and of those that set the last price; the exchange's may equal either.
+The documents do not state whether a leg's or a late trade sets a high or low. Here it does, as in
+bars. Only the opening excludes some: block trades have no opening condition (000 §13.3.3).
 
-For a session that began before the captures, the earlier trades are missing. The first statistics
-that the exchange published, in a snapshot or in a message, are the baseline: later trades are
-compared. Where an earlier trade is busted or corrected later, nothing can be compared.
+For a session that began before the captures, the earlier trades are missing. The first value of
+each statistic that the exchange published, in a snapshot or in a message, is its baseline: later
+trades are compared. Where an earlier trade is busted or corrected later, nothing can be compared.
 
 A bust changes opening, high and low only if no trade is left (000 §19): ours are of the trades that
 were not busted, and the exchange's are compared with those that include busted ones.
+
+The exchange rounds its average price to three or four decimals, in a way that the documents do not
+state: it is equal if it is less than one step from ours, as is the baseline that it is compared to.
 
 The binary feed states volume, average price and number of trades in one message, the legacy feed
 each by itself, and crosses do not count in its average price (002 §7): there the average is
@@ -21,13 +25,12 @@ compared with ours without crosses, in whole sessions only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import pyarrow as pa
 
-from pregao.lake.analytics.bars import sums, with_average
-from pregao.lake.analytics.engine import Column, DataFrame, F, Window
-from pregao.lake.analytics.legacy import STATED
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay, withdrawn
+from pregao.lake.analytics.engine import DataFrame
+from pregao.lake.analytics.reading import INSTRUMENTS, LakeDay
 from pregao.lake.analytics.tables import (
     AVERAGE,
     NOTIONAL,
@@ -36,12 +39,13 @@ from pregao.lake.analytics.tables import (
     AnalyticsTable,
     column,
     conform,
-    missing,
 )
-from pregao.lake.analytics.trades import TRADES, stored_trades
+from pregao.lake.analytics.trades import CONDITIONS, TRADES, publications, stored_trades
 from pregao.umdf.phases import SESSION_CHANGE
 from pregao.umdf.templates import (
+    DELETED,
     EXECUTION_STATISTICS,
+    FORWARD_TRADE,
     HIGH_PRICE,
     LAST_TRADE_PRICE,
     LOW_PRICE,
@@ -49,6 +53,7 @@ from pregao.umdf.templates import (
     SECURITY_GROUP_PHASE,
     SECURITY_STATUS,
     SNAPSHOT_HEADER,
+    TRADE,
     TRADE_BUST,
     value_names,
 )
@@ -60,7 +65,12 @@ COLUMNS = (
     column("session", pa.int32(), "Session of the day; 0 began before the capture did."),
     column("session_start_ns", pa.int64(), "Start of the session, if captured."),
     column("trading_session_id", pa.string(), "Regular or after-market, as last published."),
-    column("open", PRICE, "Our opening price, without busted trades."),
+    column(
+        "open",
+        PRICE,
+        "Our opening price: that of the opening trade, else of the first that set the "
+        "last price and is no block trade; without busted ones.",
+    ),
     column("high", PRICE, "Highest price of all trades, without busted ones."),
     column("low", PRICE, "Lowest price of all trades, without busted ones."),
     column("last_price_high", PRICE, "Highest price of trades that set the last price."),
@@ -74,7 +84,7 @@ COLUMNS = (
     ),
     column("vwap", AVERAGE, "Our average price."),
     column("trades", pa.int64(), "Our number of trades."),
-    column("busts", pa.int64(), "Trades of the session that were busted."),
+    column("busts", pa.int64(), "Trades of the session that were busted before its end."),
     column("published_open", PRICE, "Last opening price that the exchange published."),
     column("published_high", PRICE, "Last high that the exchange published."),
     column("published_low", PRICE, "Last low that the exchange published."),
@@ -93,347 +103,361 @@ COLUMNS = (
     column("differences", pa.list_(pa.field("element", pa.string())), "Statistics that differ."),
 )
 
-_PUBLISHED = (
-    column("stated_price", PRICE, ""),
-    column("stated_volume", pa.int64(), ""),
-    column("stated_vwap", PRICE, ""),
-    column("stated_trades", pa.int64(), ""),
+_PRICES: Final = (OPENING_PRICE, HIGH_PRICE, LOW_PRICE)
+_NEVER: Final = (1 << 63) - 1
+_CODES: Final = {
+    "executions": EXECUTION_STATISTICS,
+    "opening": OPENING_PRICE,
+    "high": HIGH_PRICE,
+    "low": LOW_PRICE,
+    "deleted": sorted(DELETED),
+    "openings": sorted(value_names("OpenCloseSettlFlag", 0, 1)),
+}
+"""Templates, and names of values: withdrawals, and opening prices of the day or session."""
+
+_STARTS = """
+SELECT channel, security_id, place, transact_time_ns AS session_start_ns
+FROM states WHERE security_trading_event IN (SELECT unnest($session_change))
+UNION ALL
+SELECT channel, member.security_id, place, transact_time_ns
+FROM phases JOIN instruments AS member USING (channel, security_group)
+WHERE security_trading_event IN (SELECT unnest($session_change))
+"""
+
+_PUBLISHED = """
+WITH stated AS (
+    -- The legacy feed publishes volume, number and average each by itself, and states which.
+    SELECT NULL::BOOLEAN AS states_volume, NULL::BOOLEAN AS states_trades,
+        NULL::BOOLEAN AS states_vwap WHERE false
+    UNION ALL BY NAME SELECT * FROM executions
+),
+prices AS (
+    SELECT channel, security_id, place, md_update_action, md_entry_px, $opening AS statistic
+    FROM openings WHERE open_close_settl_flag IN (SELECT unnest($openings))
+    UNION ALL BY NAME
+    SELECT channel, security_id, place, md_update_action, md_entry_px, $high AS statistic
+    FROM highs
+    UNION ALL BY NAME
+    SELECT channel, security_id, place, md_update_action, md_entry_px, $low AS statistic
+    FROM lows
 )
-_SINGLE_PRICES = {"open": OPENING_PRICE, "high": HIGH_PRICE, "low": LOW_PRICE}
-_EXTREMES = ("high", "low")
-_OPENINGS = value_names("OpenCloseSettlFlag", 0, 1)
-"""The opening price of the day or of the session."""
-_VWAP_STEP = "0.0001"
+SELECT channel, security_id, place, $executions AS statistic, trading_session_id,
+    trade_volume AS stated_volume, vwap_px AS stated_vwap, number_of_trades AS stated_trades,
+    coalesce(states_volume, true) AS states_volume,
+    coalesce(states_trades, true) AS states_trades,
+    coalesce(states_vwap, true) AS states_vwap
+FROM stated
+UNION ALL BY NAME
+SELECT channel, security_id, place, statistic,
+    CASE WHEN md_update_action NOT IN (SELECT unnest($deleted)) THEN md_entry_px END
+        AS stated_price
+FROM prices
+"""
+"""What the exchange published: a row per statistic, with its template."""
+
+_STATISTICS = """
+WITH sessions AS (
+    -- Number 0 is the session that started before the data.
+    SELECT channel, security_id, place AS begins, max(session_start_ns) AS session_start_ns,
+        CAST(sum(count(*)) OVER in_order AS INTEGER) AS session,
+        coalesce(lead(place) OVER in_order, $never) AS ends
+    FROM starts GROUP BY channel, security_id, place
+    WINDOW in_order AS (PARTITION BY channel, security_id ORDER BY place)
+),
+first_starts AS (
+    SELECT channel, security_id, min(begins) AS ends FROM sessions GROUP BY channel, security_id
+),
+made AS (
+    SELECT trade.*, coalesce(session.session, 0) AS session, session.session_start_ns,
+        coalesce(session.ends, first_start.ends, $never) AS ends
+    FROM trades AS trade
+    ASOF LEFT JOIN sessions AS session
+        ON trade.channel = session.channel AND trade.security_id = session.security_id
+        AND trade.place >= session.begins
+    LEFT JOIN first_starts AS first_start
+        ON trade.channel = first_start.channel AND trade.security_id = first_start.security_id
+),
+-- Trades count as they stood at the end of the session in which they were made.
+corrections AS (
+    SELECT channel, security_id, trade_date, trade_id, max(again.place) AS place,
+        arg_max(again.price, again.place) AS price, arg_max(again.size, again.place) AS size,
+        arg_max(again.trade_condition, again.place) AS trade_condition
+    FROM made JOIN publications AS again USING (channel, security_id, trade_date, trade_id)
+    WHERE made.publications > 1 AND again.place > made.place AND again.place < made.ends
+    GROUP BY channel, security_id, trade_date, trade_id
+),
+withdrawals AS (
+    SELECT channel, security_id, trade_date, trade_id, max(bust.place) AS place
+    FROM made JOIN busts AS bust USING (channel, security_id, trade_date, trade_id)
+    WHERE bust.place < made.ends
+    GROUP BY channel, security_id, trade_date, trade_id
+),
+standing AS (
+    SELECT channel, security_id, made.session, made.session_start_ns, made.place, trade_id,
+        made.sets_last_price, made.trading_session_id, again.place IS NOT NULL AS corrected,
+        coalesce(again.price, made.original_price) AS price,
+        coalesce(again.size, made.original_size) AS size,
+        coalesce(again.trade_condition, made.original_trade_condition) AS conditions,
+        coalesce(bust.place > coalesce(again.place, made.place), false) AS busted
+    FROM made
+    LEFT JOIN corrections AS again USING (channel, security_id, trade_date, trade_id)
+    LEFT JOIN withdrawals AS bust USING (channel, security_id, trade_date, trade_id)
+),
+-- A bust with the place of its trade; -1 if that was not received.
+bust_rows AS (
+    SELECT channel, security_id, bust.place, $bust AS statistic,
+        coalesce(trade.place, -1) AS busted_place
+    FROM busts AS bust LEFT JOIN trades AS trade USING (channel, security_id, trade_date, trade_id)
+),
+-- The values of the first snapshot only.
+first_shown AS (
+    SELECT * FROM (
+        SELECT * FROM shown
+        UNION ALL BY NAME
+        SELECT channel, security_id, place, $last_trade AS statistic, trade_id FROM last_trades
+    )
+    QUALIFY row_number() OVER (PARTITION BY channel, security_id, statistic ORDER BY place) = 1
+),
+published_rows AS (
+    SELECT *, false AS snapshot FROM published
+    UNION ALL BY NAME SELECT *, false AS snapshot FROM bust_rows
+    UNION ALL BY NAME SELECT *, true AS snapshot FROM first_shown
+),
+placed AS (
+    SELECT found.*, coalesce(session.session, 0) AS session, session.session_start_ns
+    FROM published_rows AS found
+    ASOF LEFT JOIN sessions AS session
+        ON found.channel = session.channel AND found.security_id = session.security_id
+        AND found.place >= session.begins
+),
+entries AS (
+    SELECT *, true AS is_trade, false AS snapshot FROM standing
+    UNION ALL BY NAME
+    SELECT *, false AS is_trade FROM placed WHERE session = 0 OR NOT snapshot
+),
+-- Where each statistic of a session becomes known: from its start, or by its first publication.
+-- Where the last trade that was left was busted, the prices were withdrawn.
+baselines AS (
+    SELECT channel, security_id, session,
+        CASE WHEN session > 0 THEN -1 ELSE min(place) FILTER (states_volume) END AS volume_known,
+        CASE WHEN session > 0 THEN -1 ELSE min(place) FILTER (statistic = $high) END AS high_known,
+        CASE WHEN session > 0 THEN -1 ELSE min(place) FILTER (statistic = $low) END AS low_known,
+        coalesce(max(place) FILTER (states_volume AND NOT snapshot AND stated_trades = 0), -1)
+            AS cleared_at
+    FROM entries GROUP BY channel, security_id, session
+),
+-- A trade counts where the statistics after it were published.
+counted AS (
+    SELECT entry.*, coalesce(next.place, entry.place) AS counted_at,
+        max(trade_id) OVER (
+            PARTITION BY entry.channel, entry.security_id, entry.session ORDER BY entry.place
+        ) AS newest_trade
+    FROM entries AS entry
+    ASOF LEFT JOIN (
+        SELECT channel, security_id, session, place FROM entries
+        WHERE states_volume AND NOT snapshot
+    ) AS next
+        ON entry.channel = next.channel AND entry.security_id = next.security_id
+        AND entry.session = next.session AND entry.place <= next.place
+),
+compared_rows AS (
+    SELECT counted.*, baseline.* EXCLUDE (channel, security_id, session),
+        is_trade AND NOT busted AS counts,
+        -- Busted trades keep their effect on prices, until no trade is left.
+        is_trade AND place > cleared_at AS moves_prices,
+        is_trade AND conditions & $opening_trade <> 0 AS opens,
+        sets_last_price AND conditions & $block = 0 AS may_open,
+        is_trade AND conditions & $crossed = 0 AND NOT busted AS uncrossed,
+        counted_at > volume_known AS after_volume,
+        counted_at > high_known AS after_high,
+        counted_at > low_known AS after_low,
+        -- A number below the highest seen is a republication of a trade from before.
+        coalesce(is_trade AND trade_id < newest_trade, false) AS from_before
+    FROM counted JOIN baselines AS baseline USING (channel, security_id, session)
+),
+statistics AS (
+    SELECT channel, security_id, session, session_start_ns,
+        arg_max(trading_session_id, place) AS trading_session_id,
+        coalesce(
+            arg_min(price, place) FILTER (counts AND opens),
+            arg_min(price, place) FILTER (counts AND may_open)
+        ) AS open,
+        max(price) FILTER (counts) AS high,
+        min(price) FILTER (counts) AS low,
+        max(price) FILTER (counts AND sets_last_price) AS last_price_high,
+        min(price) FILTER (counts AND sets_last_price) AS last_price_low,
+        arg_max(price, place) FILTER (counts AND sets_last_price) AS last,
+        coalesce(sum(size) FILTER (counts), 0) AS volume,
+        CAST(coalesce(sum(price * CAST(size AS DECIMAL(19, 0))) FILTER (counts), 0)
+            AS DECIMAL(34, 4)) AS notional,
+        count(*) FILTER (counts) AS trades,
+        count(*) FILTER (is_trade AND busted) AS busts,
+        arg_max_null(stated_price, place) FILTER (statistic = $opening) AS published_open,
+        arg_max_null(stated_price, place) FILTER (statistic = $high) AS published_high,
+        arg_max_null(stated_price, place) FILTER (statistic = $low) AS published_low,
+        arg_max_null(stated_volume, place) FILTER (states_volume) AS published_volume,
+        arg_max_null(stated_vwap, place) FILTER (states_vwap) AS published_vwap,
+        arg_max_null(stated_trades, place) FILTER (states_trades) AS published_trades,
+        arg_min_null(stated_price, place) FILTER (session = 0 AND statistic = $high)
+            AS initial_high,
+        arg_min_null(stated_price, place) FILTER (session = 0 AND statistic = $low)
+            AS initial_low,
+        arg_min_null(stated_volume, place) FILTER (session = 0 AND states_volume)
+            AS initial_volume,
+        arg_min_null(stated_vwap, place) FILTER (session = 0 AND states_vwap) AS initial_vwap,
+        arg_min_null(stated_trades, place) FILTER (session = 0 AND states_trades)
+            AS initial_trades,
+        -- Ours since the exchange's are known.
+        coalesce(
+            arg_min(price, place) FILTER (moves_prices AND opens),
+            arg_min(price, place) FILTER (moves_prices AND may_open)
+        ) AS later_open,
+        max(price) FILTER (moves_prices AND after_high) AS later_high,
+        min(price) FILTER (moves_prices AND after_low) AS later_low,
+        coalesce(sum(size) FILTER (counts AND after_volume), 0) AS later_volume,
+        coalesce(
+            sum(price * CAST(size AS DECIMAL(19, 0))) FILTER (counts AND after_volume), 0
+        ) AS later_notional,
+        count(*) FILTER (counts AND after_volume) AS later_trades,
+        coalesce(sum(size) FILTER (uncrossed), 0) AS uncrossed_volume,
+        coalesce(sum(price * CAST(size AS DECIMAL(19, 0))) FILTER (uncrossed), 0)
+            AS uncrossed_notional,
+        coalesce(bool_or(states_volume), false) AS states_volume,
+        coalesce(bool_or(states_trades), false) AS states_trades,
+        coalesce(bool_or(states_vwap), false) AS states_vwap,
+        -- Whether something was published or traded since, and nothing from before has changed.
+        count(*) FILTER (after_volume AND (counts OR states_volume AND place > volume_known)) > 0
+            AND count(*) FILTER (
+                from_before OR is_trade AND corrected AND NOT after_volume
+                OR statistic = $bust AND after_volume AND busted_place <= volume_known
+            ) = 0 AS volume_comparable,
+        count(*) FILTER (
+                place > high_known
+                AND (counts OR statistic = $high OR states_volume AND place > volume_known)
+            ) > 0
+            AND count(*) FILTER (
+                from_before OR is_trade AND corrected AND NOT after_high
+                OR statistic = $bust AND after_high AND busted_place <= high_known
+            ) = 0 AS high_comparable,
+        count(*) FILTER (
+                place > low_known
+                AND (counts OR statistic = $low OR states_volume AND place > volume_known)
+            ) > 0
+            AND count(*) FILTER (
+                from_before OR is_trade AND corrected AND NOT after_low
+                OR statistic = $bust AND after_low AND busted_place <= low_known
+            ) = 0 AS low_comparable,
+        -- Its average prices have three decimals, or four.
+        CASE WHEN bool_or(stated_vwap <> round(stated_vwap, 3)) THEN CAST(0.0001 AS DECIMAL(5, 4))
+            ELSE CAST(0.001 AS DECIMAL(5, 4)) END AS vwap_step,
+        CAST(coalesce(arg_max_null(stated_volume, place) FILTER (states_volume), 0)
+            AS DECIMAL(19, 0)) AS volume_to,
+        CAST(coalesce(
+            arg_min_null(stated_volume, place) FILTER (session = 0 AND states_volume), 0
+        ) AS DECIMAL(19, 0)) AS volume_from
+    FROM compared_rows
+    GROUP BY channel, security_id, session, session_start_ns
+    -- A value only from a snapshot makes no row.
+    HAVING count(*) FILTER (is_trade OR NOT snapshot) > 0
+),
+agreements AS (
+    SELECT *, channel IN (SELECT unnest(CAST($legacy AS SMALLINT[]))) AS legacy,
+        session > 0 AS complete,
+        published_open IS NOT DISTINCT FROM later_open AS same_open,
+        published_high IS NOT DISTINCT FROM greatest(initial_high, later_high) AS same_high,
+        published_low IS NOT DISTINCT FROM least(initial_low, later_low) AS same_low,
+        volume_to - volume_from = later_volume AS same_volume,
+        coalesce(published_trades, 0) - coalesce(initial_trades, 0) = later_trades AS same_trades,
+        -- Both ends of an increment are rounded.
+        CASE WHEN volume_to = 0 THEN published_vwap IS NULL ELSE coalesce(
+            abs(published_vwap * volume_to - coalesce(initial_vwap * volume_from, 0)
+                - later_notional) < vwap_step * (volume_to + volume_from),
+            false
+        ) END AS same_vwap,
+        CASE WHEN uncrossed_volume = 0 THEN published_vwap IS NULL ELSE coalesce(
+            abs(published_vwap * CAST(uncrossed_volume AS DECIMAL(19, 0)) - uncrossed_notional)
+                < vwap_step * CAST(uncrossed_volume AS DECIMAL(19, 0)),
+            false
+        ) END AS same_uncrossed_vwap
+    FROM statistics
+),
+verdicts AS (
+    SELECT *, list_filter([
+        {'name': 'open', 'comparable': complete, 'same': same_open},
+        {'name': 'high', 'comparable': complete OR high_comparable AND initial_high IS NOT NULL,
+            'same': same_high},
+        {'name': 'low', 'comparable': complete OR low_comparable AND initial_low IS NOT NULL,
+            'same': same_low},
+        {'name': 'volume', 'comparable':
+            (complete OR volume_comparable) AND (NOT legacy OR states_volume),
+            'same': same_volume},
+        {'name': 'vwap', 'comparable':
+            CASE WHEN legacy THEN complete AND states_vwap ELSE complete OR volume_comparable END,
+            'same': CASE WHEN legacy THEN same_uncrossed_vwap ELSE same_vwap END},
+        {'name': 'trades', 'comparable':
+            CASE WHEN legacy THEN complete AND states_trades ELSE complete OR volume_comparable END,
+            'same': same_trades}
+    ], lambda one: one.comparable) AS comparisons
+    FROM agreements
+)
+SELECT *, average_price(notional, volume) AS vwap,
+    list_transform(comparisons, lambda one: one.name) AS compared,
+    list_transform(list_filter(comparisons, lambda one: NOT one.same), lambda one: one.name)
+        AS differences,
+    CASE WHEN len(comparisons) > 0
+        THEN len(list_filter(comparisons, lambda one: NOT one.same)) = 0 END AS equal
+FROM verdicts
+"""
 
 
 def session_starts(day: LakeDay) -> DataFrame:
     """Return the session starts: instrument, event key and time of the message."""
-    begins = F.col("security_trading_event").isin(*sorted(SESSION_CHANGE))
-    started = F.col("transact_time_ns").alias("session_start_ns")
-    own = day.messages(SECURITY_STATUS).where(begins).select(*INSTRUMENT, "place", started)
-    groups = (
-        day.messages(SECURITY_GROUP_PHASE)
-        .where(begins)
-        .select("channel", "security_group", "place", started)
-    )
-    members = day.instruments().drop("symbol")
-    of_groups = groups.join(F.broadcast(members), ["channel", "security_group"])
-    return own.unionByName(of_groups.drop("security_group"))
-
-
-def with_sessions(day: LakeDay, frame: DataFrame) -> DataFrame:
-    """Add the number and the start of each row's session, by its event key.
-
-    Number 0 is a session that started before the data.
-    """
-    starts = session_starts(day).withColumn("begins", F.lit(1))
-    both = frame.withColumn("begins", F.lit(0)).unionByName(starts, allowMissingColumns=True)
-    so_far = Window.partitionBy(*INSTRUMENT).orderBy("place", F.desc("begins"))
-    return (
-        both.withColumn("session", F.sum("begins").over(so_far).cast("int"))
-        .withColumn("session_start_ns", F.last("session_start_ns", ignorenulls=True).over(so_far))
-        .where(F.col("begins") == 0)
-        .drop("begins")
+    return day.query(
+        _STARTS,
+        {"session_change": sorted(SESSION_CHANGE)},
+        states=day.messages(SECURITY_STATUS),
+        phases=day.messages(SECURITY_GROUP_PHASE),
+        instruments=day.instruments(),
     )
 
 
 def session_stats(day: LakeDay, trades: DataFrame) -> DataFrame:
     """Return the day's sessions of every instrument with trades or published statistics."""
-    session_trades = trades.select(
-        *INSTRUMENT, "place", "price", "size", "sets_last_price", "opening", "crossed", "busted",
-        "trading_session_id", "trade_id", (F.col("publications") > 1).alias("corrected"),
-    )  # fmt: skip
-    rows = (
-        session_trades.withColumn("statistic", F.lit(None).cast("int"))
-        .unionByName(_published(day.messages), allowMissingColumns=True)
-        .withColumn("snapshot", F.lit(False))
-        .unionByName(_first_shown(day), allowMissingColumns=True)
-        .unionByName(_busts(day, trades), allowMissingColumns=True)
-    )
-    placed = with_sessions(day, rows).where((F.col("session") == 0) | ~F.col("snapshot"))
-    grouped = _since_known(placed).groupBy(*INSTRUMENT, "session", "session_start_ns")
-    statistics = with_average(grouped.agg(*_ours(), *_theirs(), *_known(), *_increments()))
-    legacy = F.col("channel").isin(*day.legacy_channels) if day.legacy_channels else F.lit(False)
-    pairs = _agreements(legacy)
-    compared = statistics.where("traded_or_published").select(
-        "*",
-        _names({name: compares for name, (compares, _) in pairs.items()}).alias("compared"),
-        _names({name: compares & ~same for name, (compares, same) in pairs.items()}).alias(
-            "differences"
-        ),
-    )
-    equal = F.when(F.size("compared") > 0, F.size("differences") == 0)
-    return conform(day.with_symbols(compared.withColumn("equal", equal)), COLUMNS)
-
-
-def _names(chosen: dict[str, Column]) -> Column:
-    """Return the names whose condition is true."""
-    return F.array_compact(F.array(*[F.when(holds, F.lit(name)) for name, holds in chosen.items()]))
-
-
-def _first_shown(day: LakeDay) -> DataFrame:
-    """Return the values of each instrument's first snapshot, at its event key."""
-    shown = _published(day.in_first_snapshots)
-    last_trades = day.in_first_snapshots(LAST_TRADE_PRICE).select(
-        *INSTRUMENT, "place", F.lit(LAST_TRADE_PRICE).alias("statistic"), "trade_id"
-    )
-    rows = shown.unionByName(last_trades, allowMissingColumns=True)
-    kinds = [name for name in rows.columns if name not in (*INSTRUMENT, "statistic")]
-    return (
-        rows.groupBy(*INSTRUMENT, "statistic")
-        .agg(F.min_by(F.struct(*kinds), "place").alias("first"))
-        .select(*INSTRUMENT, "statistic", "first.*", F.lit(True).alias("snapshot"))
-    )
-
-
-def _busts(day: LakeDay, trades: DataFrame) -> DataFrame:
-    """Return the busts, each with the key of its trade; -1 if that was not received."""
-    identity = [*INSTRUMENT, "trade_date", "trade_id"]
-    made = trades.select(*identity, F.col("place").alias("traded_at"))
-    busts = day.messages(TRADE_BUST).select(*identity, "place").join(made, identity, "left")
-    return busts.select(
-        *INSTRUMENT,
-        "place",
-        F.coalesce("traded_at", F.lit(-1)).alias("busted_place"),
-        F.lit(TRADE_BUST).alias("statistic"),
-        F.lit(False).alias("snapshot"),
-    )
-
-
-def _since_known(rows: DataFrame) -> DataFrame:
-    """Add where the statistics of each row's session become known.
-
-    A trade counts where the statistics after it were published. ``known_at`` is null where none
-    were published, and -1 in sessions received from their start. ``cleared_at`` is where the last
-    trade that was left was busted, which withdrew the prices, or -1.
-    """
-    session = Window.partitionBy(*INSTRUMENT, "session")
-    at = F.col("place")
-    is_statistic = F.col(STATED["volume"])
-    # From the last to the first: otherwise Spark would scan all following rows for each.
-    backwards = session.orderBy(F.desc("place"), F.desc("snapshot"))
-    so_far = session.orderBy("place")
-    counted = F.last(F.when(is_statistic & ~F.col("snapshot"), at), ignorenulls=True).over(
-        backwards
-    )
-    first = F.min(F.when(is_statistic, at)).over(session)
-    none_left = is_statistic & ~F.col("snapshot") & (F.col("stated_trades") == 0)
-    return rows.select(
-        "*",
-        F.coalesce(counted, at).alias("counted_at"),
-        F.when(F.col("session") > 0, F.lit(-1)).otherwise(first).alias("known_at"),
-        F.max("trade_id").over(so_far).alias("newest_trade"),
-        F.coalesce(F.max(F.when(none_left, at)).over(session), F.lit(-1)).alias("cleared_at"),
-    )
-
-
-def _published(read: Callable[[int], DataFrame]) -> DataFrame:
-    """Return the exchange's statistics: one row per message, with its template in ``statistic``."""
-    found = read(EXECUTION_STATISTICS)
-
-    def states(name: str) -> Column:
-        given = F.col(name) if name in found.columns else F.lit(None).cast("boolean")
-        return F.coalesce(given, F.lit(True)).alias(name)
-
-    executions = found.select(
-        *INSTRUMENT, "place", "trading_session_id",
-        F.lit(EXECUTION_STATISTICS).alias("statistic"),
-        F.lit(None).cast("decimal(18,4)").alias("stated_price"),
-        F.col("trade_volume").alias("stated_volume"),
-        F.col("vwap_px").alias("stated_vwap"),
-        F.col("number_of_trades").alias("stated_trades"),
-        *[states(name) for name in STATED.values()],
-    )  # fmt: skip
-    for template in _SINGLE_PRICES.values():
-        messages = read(template)
-        if template == OPENING_PRICE:
-            messages = messages.where(F.col("open_close_settl_flag").isin(*sorted(_OPENINGS)))
-        stands = ~withdrawn()
-        single = messages.select(
-            *INSTRUMENT,
-            "place",
-            F.lit(template).alias("statistic"),
-            F.when(stands, F.col("md_entry_px")).alias("stated_price"),
-            *missing(_PUBLISHED[1:]),
-        )
-        executions = executions.unionByName(single, allowMissingColumns=True)
-    return executions
-
-
-def _ours() -> list[Column]:
-    """Return our statistics, from the trades that were not busted."""
-    counts = F.col("statistic").isNull() & ~F.col("busted")
-    counted = {name: F.when(counts, F.col(name)) for name in ("price", "size", "place")}
-    lasting = counts & F.col("sets_last_price")
-    opening = counts & F.col("opening")
-    price, at = F.col("price"), F.col("place")
-    volume, notional, _ = sums(counted["price"], counted["size"])
-    return [
-        F.coalesce(
-            F.min_by(F.when(opening, price), F.when(opening, at)),
-            F.min_by(F.when(lasting, price), F.when(lasting, at)),
-        ).alias("open"),
-        F.max(counted["price"]).alias("high"),
-        F.min(counted["price"]).alias("low"),
-        F.max(F.when(lasting, price)).alias("last_price_high"),
-        F.min(F.when(lasting, price)).alias("last_price_low"),
-        F.max_by(F.when(lasting, price), F.when(lasting, at)).alias("last"),
-        F.coalesce(volume, F.lit(0)).alias("volume"),
-        F.coalesce(notional, F.lit(0)).alias("notional"),
-        F.count_if(counts).alias("trades"),
-        F.count_if(F.col("statistic").isNull() & F.col("busted")).alias("busts"),
-        # A value only from a snapshot yields no row.
-        (F.count_if(F.col("statistic").isNull() | ~F.col("snapshot")) > 0).alias(
-            "traded_or_published"
-        ),
-        F.max_by("trading_session_id", F.when(F.col("trading_session_id").isNotNull(), at)).alias(
-            "trading_session_id"
-        ),
-    ]
-
-
-def _theirs() -> list[Column]:
-    """Return the last statistics of the exchange."""
-
-    def last(name: str, stated: Column) -> Column:
-        # Wrapped, so that a withdrawn statistic counts as published.
-        return F.max_by(F.struct(name), F.when(stated, F.col("place")))[name]
-
-    return [
-        *[
-            last("stated_price", F.col("statistic") == template).alias(f"published_{name}")
-            for name, template in _SINGLE_PRICES.items()
-        ],
-        *[
-            last(f"stated_{name}", F.col(states)).alias(f"published_{name}")
-            for name, states in STATED.items()
-        ],
-    ]
-
-
-def _known() -> list[Column]:
-    """Return the first published statistics of a session that began before the data."""
-
-    def first(name: str, stated: Column) -> Column:
-        first_session = stated & (F.col("session") == 0)
-        return F.min_by(F.struct(name), F.when(first_session, F.col("place")))[name]
-
-    return [
-        *[
-            first("stated_price", F.col("statistic") == _SINGLE_PRICES[name]).alias(
-                f"initial_{name}"
-            )
-            for name in _EXTREMES
-        ],
-        *[
-            first(f"stated_{name}", F.col(states)).alias(f"initial_{name}")
-            for name, states in STATED.items()
-        ],
-    ]
-
-
-def _increments() -> list[Column]:
-    """Return our statistics after the first known ones, and whether they can be compared."""
-    is_trade = F.col("statistic").isNull()
-    later = F.col("counted_at") > F.col("known_at")
-    counts = is_trade & ~F.col("busted") & later
-    price, size, at = F.col("price"), F.col("size"), F.col("place")
-    # Busted trades keep their effect on prices, until no trade is left.
-    stands = is_trade & later & (at > F.col("cleared_at"))
-    lasting = stands & F.col("sets_last_price")
-    opening = stands & F.col("opening")
-    volume, notional, _ = sums(F.when(counts, price), F.when(counts, size))
-    averaged = is_trade & ~F.col("busted") & ~F.col("crossed")
-    uncrossed = sums(F.when(averaged, price), F.when(averaged, size))
-    before = F.col("session") == 0
-    # A trade with a number below the highest seen is a republication of one from before.
-    again = is_trade & ((F.col("corrected") & ~later) | (F.col("trade_id") < F.col("newest_trade")))
-    undone = (
-        (F.col("statistic") == TRADE_BUST) & later & (F.col("busted_place") <= F.col("known_at"))
-    )
-    return [
-        F.coalesce(volume, F.lit(0)).alias("later_volume"),
-        F.coalesce(notional, F.lit(0)).alias("later_notional"),
-        F.coalesce(uncrossed[0], F.lit(0)).alias("uncrossed_volume"),
-        F.coalesce(uncrossed[1], F.lit(0)).alias("uncrossed_notional"),
-        *[(F.count_if(F.col(states)) > 0).alias(states) for states in STATED.values()],
-        F.count_if(counts).alias("later_trades"),
-        F.coalesce(
-            F.min_by(F.when(opening, price), F.when(opening, at)),
-            F.min_by(F.when(lasting, price), F.when(lasting, at)),
-        ).alias("later_open"),
-        F.max(F.when(stands, price)).alias("later_high"),
-        F.min(F.when(stands, price)).alias("later_low"),
-        F.max(F.when(lasting, price)).alias("later_last_price_high"),
-        F.min(F.when(lasting, price)).alias("later_last_price_low"),
-        (F.any_value("known_at").isNotNull() & (F.count_if(before & (again | undone)) == 0)).alias(
-            "settled"
-        ),
-        F.coalesce(
-            F.max(F.when(F.col(STATED["volume"]), F.col("place"))) > F.any_value("known_at"),
-            F.lit(False),
-        ).alias("published_later"),
-    ]
-
-
-def _agreements(legacy: Column) -> dict[str, tuple[Column, Column]]:
-    """Return for each statistic whether it can be compared, and whether ours is equal.
-
-    ``legacy`` tells the rows of the legacy feed, which need not state every statistic.
-    """
-    complete = F.col("session") > 0
-    moved = F.col("published_later") | (F.col("later_trades") > 0)
-    compares = complete | (F.col("settled") & moved)
-    known_volume = F.coalesce("initial_volume", F.lit(0))
-    volume = F.col("published_volume").cast("decimal(19,0)")
-    before = known_volume.cast("decimal(19,0)")
-    earlier = F.coalesce(F.col("initial_vwap") * before, F.lit(0))
-    off = F.abs(F.col("published_vwap") * volume - earlier - F.col("later_notional"))
-    step = F.lit(_VWAP_STEP).cast("decimal(5,4)")
-    published_volume = F.coalesce("published_volume", F.lit(0))
-    published_trades = F.coalesce("published_trades", F.lit(0))
-    known_trades = F.coalesce("initial_trades", F.lit(0))
-    return {
-        "open": (complete, F.col("published_open").eqNullSafe(F.col("later_open"))),
-        "high": (compares & _known_extreme("high"), _either("high", F.greatest)),
-        "low": (compares & _known_extreme("low"), _either("low", F.least)),
-        "volume": (
-            compares & (~legacy | F.col(STATED["volume"])),
-            published_volume - known_volume == F.col("later_volume"),
-        ),
-        # The exchange rounds to four decimals; the documents do not state how.
-        "vwap": (
-            F.when(legacy, complete & F.col(STATED["vwap"])).otherwise(compares),
-            F.when(legacy, _same_without_crosses(step))
-            .when(published_volume == 0, F.col("published_vwap").isNull())
-            .otherwise(F.coalesce(off < step * (volume + before), F.lit(False))),
-        ),
-        "trades": (
-            F.when(legacy, complete & F.col(STATED["trades"])).otherwise(compares),
-            published_trades - known_trades == F.col("later_trades"),
-        ),
+    values = {
+        "never": _NEVER,
+        "legacy": day.legacy_channels,
+        "bust": TRADE_BUST,
+        "last_trade": LAST_TRADE_PRICE,
+        "opening": OPENING_PRICE,
+        "high": HIGH_PRICE,
+        "low": LOW_PRICE,
+        "opening_trade": CONDITIONS["opening"],
+        "crossed": CONDITIONS["crossed"],
+        "block": CONDITIONS["block"],
     }
-
-
-def _same_without_crosses(step: Column) -> Column:
-    """Whether the published average price is ours of all trades but crosses."""
-    volume = F.col("uncrossed_volume").cast("decimal(19,0)")
-    off = F.abs(F.col("published_vwap") * volume - F.col("uncrossed_notional"))
-    return F.when(F.col("uncrossed_volume") == 0, F.col("published_vwap").isNull()).otherwise(
-        F.coalesce(off < step * volume, F.lit(False))
+    found = day.query(
+        _STATISTICS,
+        values,
+        trades=trades,
+        publications=publications(day),
+        busts=day.messages(TRADE_BUST),
+        starts=session_starts(day),
+        published=_published(day, day.messages),
+        shown=_published(day, day.in_first_snapshots),
+        last_trades=day.in_first_snapshots(LAST_TRADE_PRICE),
     )
+    return conform(day.with_symbols(found), COLUMNS)
 
 
-def _known_extreme(name: str) -> Column:
-    """Whether a high or low can be compared: not in session 0 without a published one."""
-    return (F.col("session") > 0) | F.col(f"initial_{name}").isNotNull()
-
-
-def _either(name: str, extreme: Callable[..., Column]) -> Column:
-    published, known = F.col(f"published_{name}"), F.col(f"initial_{name}")
-    ours = [F.col(f"later_{name}"), F.col(f"later_last_price_{name}")]
-    return published.eqNullSafe(extreme(known, ours[0])) | published.eqNullSafe(
-        extreme(known, ours[1])
+def _published(day: LakeDay, read: Callable[[int], DataFrame]) -> DataFrame:
+    """Return the exchange's statistics of some messages."""
+    return day.query(
+        _PUBLISHED,
+        _CODES,
+        executions=read(EXECUTION_STATISTICS),
+        openings=read(OPENING_PRICE),
+        highs=read(HIGH_PRICE),
+        lows=read(LOW_PRICE),
     )
 
 
@@ -451,9 +475,11 @@ SESSION_STATS = AnalyticsTable(
         SECURITY_GROUP_PHASE,
         EXECUTION_STATISTICS,
         LAST_TRADE_PRICE,
+        TRADE,
+        FORWARD_TRADE,
         TRADE_BUST,
         SNAPSHOT_HEADER,
-        *_SINGLE_PRICES.values(),
+        *_PRICES,
     ),
     (INSTRUMENTS, "packets"),
     (TRADES.name,),

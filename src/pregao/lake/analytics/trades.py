@@ -249,22 +249,30 @@ def venue_trades(day: LakeDay) -> DataFrame:
 def _without_quotes(day: LakeDay) -> DataFrame:
     """Return the day's trades from messages alone."""
 
-    def electronic(template: int) -> DataFrame:
-        return day.messages(template).withColumn("venue", F.lit(ELECTRONIC))
-
-    kinds = _once(day, electronic)
+    kinds = _once(day, _electronic(day))
     return _with_aggressor(day, kinds.withColumn("sets_last_price", _sets_last_price()))
+
+
+def publications(day: LakeDay) -> DataFrame:
+    """Return every publication of the day's trades, corrections too."""
+    return _publications(day, _electronic(day))
+
+
+def _electronic(day: LakeDay) -> Callable[[int], DataFrame]:
+    """Return the reader of the messages of the electronic market."""
+    return lambda template: day.messages(template).withColumn("venue", F.lit(ELECTRONIC))
 
 
 def _once(day: LakeDay, messages: Callable[[int], DataFrame]) -> DataFrame:
     """Return each trade of these messages once; ``place`` is that of its first publication."""
-    published = _published(day, messages, TRADE).unionByName(
-        _published(day, messages, FORWARD_TRADE)
-    )
-    once = published.groupBy(*_IDENTITY).agg(
-        F.min_by(F.struct(*_ORIGINAL, *_FIRST_PUBLISHED), "place").alias("original"),
-        F.max_by(F.struct("place", "time_ns", *_LATEST), "place").alias("latest"),
-        F.count(F.lit(1)).cast("int").alias("publications"),
+    once = (
+        _publications(day, messages)
+        .groupBy(*_IDENTITY)
+        .agg(
+            F.min_by(F.struct(*_ORIGINAL, *_FIRST_PUBLISHED), "place").alias("original"),
+            F.max_by(F.struct("place", "time_ns", *_LATEST), "place").alias("latest"),
+            F.count(F.lit(1)).cast("int").alias("publications"),
+        )
     )
     busts = (
         messages(TRADE_BUST)
@@ -314,6 +322,11 @@ def stored_trades(day: LakeDay) -> DataFrame:
 def event_time() -> Column:
     """Return the event time: T5 if the message has it, else T10."""
     return F.coalesce("transact_time_ns", "md_entry_timestamp_ns")
+
+
+def _publications(day: LakeDay, messages: Callable[[int], DataFrame]) -> DataFrame:
+    """Return the publications of trades and forwards."""
+    return _published(day, messages, TRADE).unionByName(_published(day, messages, FORWARD_TRADE))
 
 
 def _published(day: LakeDay, messages: Callable[[int], DataFrame], template: int) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -31,6 +31,14 @@ _MACROS = (
         ELSE (ceil(spot) - spot) * sorted[CAST(floor(spot) AS BIGINT) + 1]
             + (spot - floor(spot)) * sorted[CAST(ceil(spot) AS BIGINT) + 1] END""",
     "percentile_of(sorted, share) AS value_between(sorted, (len(sorted) - 1) * share)",
+    # Exact, rounded half away from zero; DuckDB's division would use floating-point numbers.
+    """average_units(amount, quantity) AS
+        sign(amount) * ((2 * abs(CAST(amount * CAST(100000000 AS DECIMAL(9, 0)) AS HUGEINT))
+            + quantity) // (2 * CAST(quantity AS HUGEINT)))""",
+    """average_price(notional, volume) AS CASE WHEN volume <> 0 THEN
+        CAST(CAST(average_units(notional, volume) // 100000000 AS DECIMAL(29, 0))
+            + CAST(average_units(notional, volume) % 100000000 AS DECIMAL(8, 0))
+            * CAST(0.00000001 AS DECIMAL(8, 8)) AS DECIMAL(22, 8)) END""",
 )
 
 
@@ -111,6 +119,24 @@ class LocalSession:
             self._connection.execute(f"CREATE TEMP TABLE {name} AS {frame.sql()}")
         self._stored.append(name)
         return DataFrame(self, f"SELECT * FROM {name}", frame.columns)  # noqa: S608 - our own name
+
+    def query(
+        self, statement: str, views: Mapping[str, DataFrame], values: Mapping[str, Any]
+    ) -> DataFrame:
+        """Return the rows of a statement, evaluated once, over frames that it reads by name."""
+        name = quoted_name(self._new_name("kept"))
+        named = {quoted_name(view): frame.sql() for view, frame in views.items()}
+        with self._spoken():
+            for view, sql in named.items():
+                self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS {sql}")
+            try:
+                self._connection.execute(f"CREATE TEMP TABLE {name} AS {statement}", dict(values))
+            finally:
+                for view in named:
+                    self._connection.execute(f"DROP VIEW IF EXISTS {view}")
+            self._stored.append(name)
+            sql = f"SELECT * FROM {name}"  # noqa: S608 - our own name
+            return DataFrame(self, sql, self._connection.sql(sql).columns)
 
     def release(self) -> None:
         """Drop the stored rows and the views."""
