@@ -214,10 +214,12 @@ def test_workers_stay_for_the_next_job_and_end_with_the_runner():
 
 
 @pytest.mark.parametrize(("job", "tasks"), [(WHERE, 1), (replace(WHERE, messages=few), 20)])
-def test_small_jobs_start_no_processes(pool, job, tasks):
+def test_small_jobs_start_no_processes_but_use_those_that_run(pool, job, tasks):
     before = children()
     assert set(pool.run(job, range(tasks))) == {os.getpid()}
     assert children() <= before
+    pool.run(WHERE, range(2))
+    assert (os.getpid() in pool.run(job, range(tasks))) == (tasks == 1)
 
 
 released = []
