@@ -4,10 +4,16 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import matplotlib as mpl
+import numpy as np
+import polars
+import pyarrow as pa
 import pytest
 
 import pregao
 from pregao.errors import UsageError
+
+mpl.use("Agg")
 
 BUSIEST_SYMBOL = """
     SELECT symbol, count(*) AS trades FROM v_trades GROUP BY symbol ORDER BY trades DESC, symbol
@@ -78,6 +84,121 @@ def test_a_table_has_names_unless_stored_values_are_requested(lake):
         assert not {"time", "phase"} & set(lake.table(name, raw=True).schema.names)
 
 
+def places(rows):
+    """The time, channel, packet and index of each row of a table, as its place in time."""
+    names = ("channel", "sequence_version", "sequence_number", "index_in_packet")
+    time = "time_ns" if "time_ns" in rows.column_names else "sending_time_ns"
+    return list(zip(*(rows[name].to_pylist() for name in (time, *names)), strict=True))
+
+
+@pytest.mark.parametrize("engine", ["arrow", "duckdb", "pandas", "polars"])
+@pytest.mark.parametrize("name", ["trades", "ticks", "umdf_order_mbo_50"])
+@pytest.mark.parametrize("raw", [False, True])
+def test_rows_are_in_event_order(lake, engine, name, raw):
+    def read(**choice):
+        rows = lake.table(name, engine=engine, raw=raw, **choice)
+        if engine == "polars":
+            return rows.collect().to_arrow()
+        if engine == "pandas":
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        return rows.to_arrow_table() if engine == "duckdb" else rows
+
+    found = places(read())
+    assert found == sorted(found)
+    assert len(found) >= 50
+    # Also by columns that are not read.
+    some = read(columns=["channel"], where="channel > 0")
+    assert some.num_rows == len(found)
+    unsorted = places(read(ordered=False))
+    assert sorted(unsorted) == found
+    if name == "ticks" and (engine != "polars" or raw):  # the files have them by instrument
+        assert unsorted != found
+
+
+def test_scans_and_views_are_in_event_order(lake):
+    batches = list(lake.scan("ticks", rows=50))
+    found = places(pa.Table.from_batches(batches))
+    assert found == sorted(found)
+    assert places(pa.Table.from_batches(lake.scan("ticks", ordered=False))) != found
+    names = "sending_time_ns, channel, sequence_version, sequence_number, index_in_packet"
+    for query in (f"SELECT {names} FROM v_ticks", "FROM v_ticks WHERE bid_size_1 > 0"):
+        listed = places(lake.sql(query))
+        assert len(listed) > 50
+        assert listed == sorted(listed)
+        assert places(lake.sql(f"{query} LIMIT 5")) == listed[:5]
+    # A query with an order of its own keeps it.
+    backwards = lake.sql(f"SELECT {names} FROM v_ticks ORDER BY ALL DESC")
+    assert places(backwards) == found[::-1]
+
+
+def test_columns_have_the_types_that_libraries_calculate_with(lake):
+    frame = lake.table("trades", engine="pandas", where="symbol = 'PETR4'")
+    kinds = {name: str(kind) for name, kind in frame.dtypes.items()}
+    assert kinds["time"] == kinds["bust_time"] == "datetime64[ns, UTC]"
+    assert kinds["time_ns"] == kinds["bust_time_ns"] == kinds["size"] == "Int64"
+    assert kinds["channel"] == "Int16"
+    assert kinds["busted"] == "boolean"
+    assert frame["bust_time_ns"].isna().any()
+    assert list(frame["time"].astype("int64")) == list(frame["time_ns"])
+    assert {type(price) for price in frame["price"]} == {Decimal}
+    exact = lake.table("trades", where="symbol = 'PETR4'")
+    assert exact.schema.field("time").type == pa.timestamp("ns", "UTC")
+    lazy = lake.table("trades", engine="polars", where="symbol = 'PETR4'").collect()
+    assert lazy.schema["time"] == polars.Datetime("ns", "UTC")
+    assert lazy["time"].cast(int).to_list() == exact["time_ns"].to_pylist()
+    assert lazy.schema["price"] == polars.Decimal(18, 4)
+    # A batch of a scan has the same types as the table.
+    batch = next(lake.scan("trades", where="symbol = 'PETR4'", tz="America/Sao_Paulo"))
+    assert batch.schema.field("time").type == pa.timestamp("ns", "America/Sao_Paulo")
+
+
+def test_nanoseconds_are_kept_where_times_are_missing(lake):
+    frame = lake.table("trades", engine="pandas", columns=["trade_id", "bust_time_ns"])
+    exact = lake.table("trades", columns=["trade_id", "bust_time_ns"]).to_pylist()
+    busted = {row["trade_id"]: row["bust_time_ns"] for row in exact if row["bust_time_ns"]}
+    found = frame.dropna().itertuples(index=False, name=None)
+    assert dict(found) == busted
+    assert any(time % 1000 for time in busted.values())
+
+
+@pytest.mark.parametrize("engine", ["arrow", "pandas", "polars", "duckdb"])
+def test_prices_are_floats_on_request(lake, engine):
+    columns = ["time", "price", "bid_price", "size"]
+    exact = lake.table("trades", columns=columns)
+    rows = lake.table("trades", engine=engine, columns=columns, prices="float")
+    rows = rows.collect() if engine == "polars" else rows
+    rows = rows.to_arrow_table() if engine == "duckdb" else rows
+    column = rows["price"]
+    prices = column.to_list() if engine in ("polars", "pandas") else column.to_pylist()
+    # The nearest float, not one beside it.
+    assert prices == [float(price) for price in exact["price"].to_pylist()]
+    assert {type(price) for price in prices} == {float}
+
+
+def test_pandas_calculates_with_float_prices(lake):
+    frame = lake.table("trades", engine="pandas", prices="float", tz="America/Sao_Paulo")
+    frame = frame.set_index("time")
+    assert str(frame.index.dtype) == "datetime64[ns, America/Sao_Paulo]"
+    assert frame["bid_price"].isna().any()
+    bars = frame["price"].resample("1min").ohlc()
+    assert bars["high"].max() == frame["price"].max()
+    returns = np.log(frame["price"].where(frame["price"] > 0)).diff()
+    assert returns.std() > 0
+    assert frame[["price", "size"]].describe().loc["count"].tolist() == [len(frame)] * 2
+    (drawn,) = frame["price"].plot().lines
+    assert list(drawn.get_ydata()) == list(frame["price"])
+
+
+def test_timestamps_are_in_the_zone_that_is_named(lake):
+    times = lake.table("trades", columns=["time_ns"])["time_ns"].to_pylist()
+    there = lake.table("trades", columns=["time"], tz="America/Sao_Paulo")["time"].to_pylist()
+    assert [str(time)[-6:] for time in there] == ["-03:00"] * len(times)
+    assert [time.value for time in there] == times
+    lazy = lake.table("trades", engine="polars", columns=["time"], tz="America/Sao_Paulo").collect()
+    assert lazy.schema["time"] == polars.Datetime("ns", "America/Sao_Paulo")
+    assert lazy["time"].cast(int).to_list() == times
+
+
 def test_a_relation_outlives_the_lake_that_gave_it(lake):
     path = lake._lake.location.path
     relation = pregao.Lake(path).table("trades", engine="duckdb").filter("size > 0").limit(1)
@@ -142,6 +263,9 @@ def test_the_audit_counts_equal_snapshots(lake, symbol):
         (lambda lake: lake.table("trade"), "has no table trade; it has"),
         (lambda lake: lake.table("trades", engine="excel"), "engine must be one of .* was 'excel'"),
         (lambda lake: lake.table("trades", where="nothing = 1"), '"nothing" not found'),
+        (lambda lake: lake.table("trades", prices="cents"), "one of decimal, float, was 'cents'"),
+        (lambda lake: lake.table("trades", tz="Mars"), "Unknown time zone 'Mars'"),
+        (lambda lake: lake.table("trades", engine="duckdb", tz="Asia/Tokyo"), "must be UTC with"),
         (lambda lake: lake.sql("DROP TABLE trades"), "accepts one query"),
         (lambda lake: lake.sql("SELECT 1", engine="excel"), "'local', 'spark', was 'excel'"),
         (lambda lake: lake.book("NOBODY9"), "has no instrument NOBODY9"),

@@ -27,7 +27,7 @@ def moment_ns(at: Time | Any, tz: str = UTC) -> int:
         return at
     text = at.isoformat() if isinstance(at, datetime) else str(at)
     try:
-        return parse_ns(text, _zone(tz))
+        return parse_ns(text, time_zone(tz))
     except (ValueError, OverflowError):
         raise UsageError(
             f"{text!r} is not a valid time: use ISO 8601 such as '2026-05-21 10:00:00.5', "
@@ -35,7 +35,8 @@ def moment_ns(at: Time | Any, tz: str = UTC) -> int:
         ) from None
 
 
-def _zone(tz: str) -> ZoneInfo:
+def time_zone(tz: str) -> ZoneInfo:
+    """Return a time zone by name."""
     try:
         return ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, OSError):

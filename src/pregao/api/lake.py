@@ -9,14 +9,25 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from pregao.api.arguments import UTC, Path, Time, choice, day_from, listed, moment_ns, paths
+from pregao.api.arguments import (
+    UTC,
+    Path,
+    Time,
+    choice,
+    day_from,
+    listed,
+    moment_ns,
+    paths,
+    time_zone,
+)
 from pregao.api.book_levels import Level, Order, ladder_text, levels, orders, price
+from pregao.api.table_types import PRICES, Prices, pandas_frame, polars_typed, timestamps_in
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
-from pregao.extras import require
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.views.event_order import event_order
 
 if TYPE_CHECKING:
     from pregao.lake.books.audit_summary import AuditSummary
@@ -107,9 +118,14 @@ class Lake:
         columns: Sequence[str] | None = None,
         where: str | None = None,
         raw: bool = False,
+        ordered: bool = True,
+        tz: str = UTC,
+        prices: Prices = "decimal",
         spark: Any = None,
     ) -> Any:
         """Return a table with symbols, timestamps and names instead of codes.
+
+        Rows are in event order: by time, then by sequence and index in the packet.
 
         Args:
             name: Name of a table (``trades``) or view (``v_trades``).
@@ -119,10 +135,14 @@ class Lake:
             columns: Columns to read, by default all; pushed down to the files.
             where: Condition in SQL; pushed down to the files.
             raw: Return the columns as stored, with codes.
+            ordered: Sort the rows; without it they come in any order, sooner.
+            tz: Time zone of the timestamps. Those of DuckDB and Spark cannot have one: they are in
+                UTC.
+            prices: ``decimal`` for exact prices, ``float`` for calculations and charts.
             spark: Spark session for the engine "spark"; by default a new one.
 
         Raises:
-            UsageError: There is no such table or engine, or the condition is invalid.
+            UsageError: There is no such table, engine or time zone, or the condition is invalid.
 
         Example:
             ```python
@@ -131,25 +151,21 @@ class Lake:
         """
         if engine not in _ENGINES:
             raise UsageError(f"engine must be one of {', '.join(_ENGINES)}, was {engine!r}.")
+        if prices not in PRICES:
+            raise UsageError(f"prices must be one of {', '.join(PRICES)}, was {prices!r}.")
         own = self._name(name, raw)
+        zone = time_zone(tz).key
+        if zone != UTC and engine in ("duckdb", "spark"):
+            raise UsageError(f"tz must be UTC with engine={engine!r}, was {tz!r}.")
         if engine == "polars":
-            return self._polars(own, columns, where)
+            return self._polars(own, columns, where, ordered, zone, prices)
         if engine == "spark":
-            from pregao.lake.sql.spark_tables import connect
-
-            frame = connect(self._lake.location, spark).table(own)
-            frame = frame if where is None else frame.where(where)
-            return frame if columns is None else frame.select(*columns)
-        names = "*" if columns is None else ", ".join(map(_quoted, columns))
-        condition = "" if where is None else f" WHERE {where}"
-        sql = f"SELECT {names} FROM {_quoted(own)}{condition}"  # noqa: S608 - the user's own query
+            return self._on_spark(spark, own, columns, where, ordered, prices)
+        sql = self._select(own, columns, where, ordered, prices)
         if engine == "duckdb":
             return self._relation(sql)
-        rows = self.sql(sql)
-        if engine == "arrow":
-            return rows
-        require("pandas")
-        return rows.to_pandas()
+        rows = timestamps_in(self.sql(sql), zone)
+        return rows if engine == "arrow" else pandas_frame(rows)
 
     def scan(
         self,
@@ -158,30 +174,47 @@ class Lake:
         columns: Sequence[str] | None = None,
         where: str | None = None,
         raw: bool = False,
+        ordered: bool = True,
+        tz: str = UTC,
+        prices: Prices = "decimal",
         rows: int = BATCH_ROWS,
     ) -> Iterator[Any]:
         """Iterate over a table as Arrow record batches, in bounded memory.
 
-        Files, row groups and columns that cannot match are not read. Rows of a file are in its
-        order, files in any order.
+        Files, row groups and columns that cannot match are not read. Rows are in event order, as in
+        `table`; to sort more rows than fit into memory, files are written to the temporary folder.
 
         Args:
             name: Name of a table or view.
             columns: Columns to read, by default all.
             where: Condition in SQL.
             raw: Return the columns as stored, with codes.
+            ordered: Sort the rows; without it they come in any order, and none is held back.
+            tz: Time zone of the timestamps.
+            prices: ``decimal`` for exact prices, ``float`` for calculations and charts.
             rows: Maximum number of rows per batch.
 
         Yields:
             ``pyarrow.RecordBatch``.
 
         Raises:
-            UsageError: ``rows`` is below 1, there is no such table, or the condition is invalid.
+            UsageError: ``rows`` is below 1, there is no such table or time zone, or the condition
+                is invalid.
         """
         if rows < 1:
             raise UsageError(f"rows must be at least 1, was {rows}.")
-        relation = self.table(name, engine="duckdb", columns=columns, where=where, raw=raw)
-        yield from relation.to_arrow_reader(rows)
+        zone = time_zone(tz).key
+        relation = self.table(
+            name,
+            engine="duckdb",
+            columns=columns,
+            where=where,
+            raw=raw,
+            ordered=ordered,
+            prices=prices,
+        )
+        for batch in relation.to_arrow_reader(rows):
+            yield timestamps_in(batch, zone)
 
     def sql(
         self,
@@ -330,7 +363,70 @@ class Lake:
         self._lake.delta(name)  # raises an error that lists the tables
         return name if raw else next(view for view, table in views.items() if table == name)
 
-    def _polars(self, name: str, columns: Sequence[str] | None, where: str | None) -> Any:
+    def _columns(self, name: str) -> dict[str, str]:
+        """Return the columns of a table or view, with the names of their types."""
+        from pregao.lake.views.definitions import column_type, define_view
+
+        if name in self._lake.table_names():
+            return {each.name: str(each.type) for each in self._lake.schema(name)}
+        view = define_view(self._lake, name)
+        schema = self._lake.schema(view.table)
+        return {each.name: column_type(each, schema) for each in view.columns}
+
+    def _select(
+        self,
+        name: str,
+        columns: Sequence[str] | None,
+        where: str | None,
+        ordered: bool,
+        prices: Prices,
+    ) -> str:
+        """Return the query for rows of a table or view."""
+        known = self._columns(name)
+        decimals = {each for each, kind in known.items() if kind.startswith("decimal")}
+        chosen = ", ".join(
+            f"CAST({_quoted(each)} AS DOUBLE) AS {_quoted(each)}"
+            if prices == "float" and each in decimals
+            else _quoted(each)
+            for each in (known if columns is None else columns)
+        )
+        condition = "" if where is None else f" WHERE {where}"
+        source = f"{_quoted(name)}{condition}"
+        if not ordered:
+            # A query that only lists rows of a view would sort them.
+            return f"SELECT {chosen} FROM (FROM {source})"  # noqa: S608 - the user's own query
+        keys = ", ".join(map(_quoted, event_order(known)))
+        return f"SELECT {chosen} FROM {source} ORDER BY {keys}"  # noqa: S608 - the user's own query
+
+    def _on_spark(
+        self,
+        session: Any,
+        name: str,
+        columns: Sequence[str] | None,
+        where: str | None,
+        ordered: bool,
+        prices: Prices,
+    ) -> Any:
+        from pregao.lake.sql.spark_tables import connect
+
+        frame = connect(self._lake.location, session).table(name)
+        frame = frame if where is None else frame.where(where)
+        frame = frame.orderBy(*event_order(frame.columns)) if ordered else frame
+        frame = frame if columns is None else frame.select(*columns)
+        if prices == "float":
+            found = [each for each, kind in frame.dtypes if kind.startswith("decimal")]
+            frame = frame.withColumns({each: frame[each].cast("double") for each in found})
+        return frame
+
+    def _polars(
+        self,
+        name: str,
+        columns: Sequence[str] | None,
+        where: str | None,
+        ordered: bool,
+        tz: str,
+        prices: Prices,
+    ) -> Any:
         from pregao.lake.views.polars import scan
 
         frame = scan(self._lake, name)
@@ -338,7 +434,10 @@ class Lake:
             import polars
 
             frame = frame.filter(polars.sql_expr(where))
-        return frame if columns is None else frame.select(columns)
+        if ordered:
+            keys = event_order(frame.collect_schema().names())
+            frame = frame.sort(keys, maintain_order=True)
+        return polars_typed(frame if columns is None else frame.select(columns), tz, prices)
 
     def _relation(self, sql: str) -> Any:
         from pregao.lake.engine_names import EngineName

@@ -202,3 +202,26 @@ def test_a_session_for_parsing_opens_no_file(folder):
     with pytest.raises(duckdb_engine.duckdb.PermissionException):
         session.execute("COPY (SELECT 1) TO 'new.csv'")
     assert not (folder / "new.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("sql", "lists"),
+    [
+        ("FROM v_ticks", True),
+        ("SELECT upper(symbol), size + 1 FROM v_trades AS t WHERE size > 5 LIMIT 5 OFFSET 2", True),
+        ("WITH a AS (SELECT 1) SELECT * FROM v_trades", True),
+        ("SELECT * FROM v_trades ORDER BY size", False),
+        ("SELECT DISTINCT symbol FROM v_trades", False),
+        ("SELECT symbol FROM v_trades GROUP BY symbol", False),
+        ("SELECT symbol FROM v_trades GROUP BY ALL", False),
+        ("SELECT max(size) + 1 FROM v_trades", False),
+        ("SELECT row_number() OVER () FROM v_trades", False),
+        ("SELECT * FROM v_trades USING SAMPLE 5", False),
+        ("SELECT * FROM v_trades, v_status", False),
+        ("SELECT * FROM (SELECT * FROM v_trades)", False),
+        ("SUMMARIZE v_trades", False),
+        ("SELECT 1", False),
+    ],
+)
+def test_a_query_that_only_lists_rows_is_known(sql, lists):
+    assert query_guard.lists_rows(parse(sql).tree) is lists

@@ -24,7 +24,7 @@ from pregao.lake.sql.file_pruning import (
     readable_table,
     readable_view,
 )
-from pregao.lake.sql.query_guard import Parsed, parse
+from pregao.lake.sql.query_guard import Parsed, lists_rows, parse
 from pregao.lake.sql.table_files import TableFiles, open_files
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import View, define_views, needed_tables, view_names
@@ -55,7 +55,7 @@ class DuckdbEngine:
             connection = open_session(files, unsafe=self._unsafe)
             for table in chosen:
                 open_files(connection, table.name, table)
-            _make_views(connection, views)
+            _make_views(connection, views, ordered=lists_rows(parsed.tree))
             # Run the statement that was checked, not its text, which would be parsed again.
             relation = connection.sql(parsed.statement, params=list(parameters) or None)
         return DuckdbResult(self, connection, relation)
@@ -155,9 +155,9 @@ def is_interrupt(error: BaseException) -> bool:
     return isinstance(error, duckdb.InterruptException) or "Query interrupted" in str(error)
 
 
-def _make_views(connection: Any, views: Sequence[View]) -> None:
+def _make_views(connection: Any, views: Sequence[View], *, ordered: bool = False) -> None:
     for view in views:
-        select = select_text(view, DUCKDB)
+        select = select_text(view, DUCKDB, ordered=ordered)
         connection.execute(f"CREATE TEMP VIEW {quoted_name(view.name)} AS {select}")
 
 

@@ -17,7 +17,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import duckdb
@@ -143,6 +143,30 @@ def parse(sql: str, *, unsafe: bool = False) -> Parsed:
     except RecursionError:
         raise _too_deep() from None
     return Parsed(statement, tree)
+
+
+def lists_rows(tree: Tree) -> bool:
+    """Whether a query only lists rows of one table or view and does not order them itself."""
+    source = tree.get("from_table") or {}
+    modifiers = {modifier.get("type") for modifier in tree.get("modifiers") or ()}
+    return (
+        tree.get("type") == "SELECT_NODE"
+        and source.get("type") == "BASE_TABLE"
+        and not (tree.keys() & {"group_expressions", "having", "sample"})
+        and tree.get("aggregate_handling", "STANDARD_HANDLING") == "STANDARD_HANDLING"
+        and not modifiers & {"ORDER_MODIFIER", "DISTINCT_MODIFIER"}
+        and not any(
+            node.get("class") == "WINDOW" or function_name(node) in _aggregates()
+            for node in walk(tree.get("select_list"))
+        )
+    )
+
+
+@cache
+def _aggregates() -> frozenset[str]:
+    """Return the lower-case names of DuckDB's aggregate functions."""
+    text = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = ?"
+    return frozenset(name.lower() for (name,) in _parser().execute(text, ["aggregate"]).fetchall())
 
 
 def _parser() -> Any:

@@ -23,8 +23,10 @@ from pregao.lake.views.definitions import (
     ViewColumn,
     define_views,
     key_columns,
+    own_columns,
     view_names,
 )
+from pregao.lake.views.event_order import event_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,16 @@ SPARK = SqlDialect(
 
 
 def select_text(
-    view: View, dialect: SqlDialect, table_reference: Callable[[str], str] | None = None
+    view: View,
+    dialect: SqlDialect,
+    table_reference: Callable[[str], str] | None = None,
+    *,
+    ordered: bool = False,
 ) -> str:
-    """Return the query of a view; ``table_reference`` maps table names to SQL."""
+    """Return the query of a view; ``table_reference`` maps table names to SQL.
+
+    ``ordered`` sorts its rows into event order.
+    """
     named = table_reference or dialect.name
     columns = ",\n  ".join(
         f"{_value(column, dialect)} AS {dialect.name(column.name)}" for column in view.columns
@@ -67,7 +76,9 @@ def select_text(
     joins = "".join(
         _join(number, lookup, dialect, named) for number, lookup in enumerate(view.lookups)
     )
-    return f"SELECT\n  {columns}\nFROM {named(view.table)}{joins}"
+    keys = event_order(own_columns(view)) if ordered else ()
+    order = f"\nORDER BY {', '.join(map(dialect.name, keys))}" if keys else ""
+    return f"SELECT\n  {columns}\nFROM {named(view.table)}{joins}{order}"
 
 
 def _value(column: ViewColumn, dialect: SqlDialect) -> str:
