@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from pregao.cli import audit, book, books, export
 from pregao.cli import ingest as ingest_command
-from pregao.cli import runner as command_runner
 from pregao.cli.simulate.command import simulate
 from pregao.errors import UsageError
 from pregao.lake.analytics.run import ANALYTICS
@@ -236,7 +235,7 @@ def test_a_small_ingest_without_java_works_in_the_process(tmp_path, monkeypatch)
     assert "no Java found: running without Spark" in result.output
     assert "books: done" in result.output
     assert "analytics: done" in result.output
-    monkeypatch.setattr(command_runner, "MAX_LOCAL_BYTES", 100)
+    monkeypatch.setattr(ingest_command, "MAX_LOCAL_BYTES", 100)
     with pytest.raises(UsageError, match=r"needs Java\. Or use --engine local, which"):
         run("ingest", *captures, "--lake", tmp_path / "other")
     with pytest.raises(UsageError, match=r"Spark needs Java\.$"):

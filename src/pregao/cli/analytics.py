@@ -63,7 +63,7 @@ def analytics(
     A day is rebuilt, and its rows replaced, only if more data was ingested since the last build.
     """
     from pregao.cli import option_values
-    from pregao.cli.runner import open_runner
+    from pregao.cli.ingest import open_runner
     from pregao.lake.analytics.bars import known_intervals
     from pregao.lake.analytics.registry import ANALYTICS, in_order
     from pregao.lake.analytics.run import analyse

@@ -63,8 +63,8 @@ def books(
     since the last build or the settings differ.
     """
     from pregao.cli import option_values
+    from pregao.cli.ingest import open_runner
     from pregao.cli.output_files import check_report, write_report
-    from pregao.cli.runner import open_runner
     from pregao.lake.books.build import BookOptions
     from pregao.lake.storage.lake_store import LakeStore
 

@@ -18,9 +18,9 @@ from pregao.lake.execution.processes import MAX_ATTEMPTS, ProcessRunner
 from pregao.lake.execution.runner import Job
 from pregao.lake.execution.serial import SerialRunner
 from pregao.lake.execution.spark import SparkRunner
-from pregao.lake.ingest.jobs import INGEST
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.task import INGEST
 from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.vacuum import vacuum
@@ -446,7 +446,7 @@ def test_an_error_inside_a_task_is_one_line(runner, tmp_path, no_small_jobs):
 def test_every_runner_makes_the_same_messages_and_books(
     runner, local_day, tmp_path, monkeypatch, no_small_jobs
 ):
-    monkeypatch.setattr("pregao.lake.ingest.jobs._FEW_ROWS", 0)  # merge with the runner too
+    monkeypatch.setattr("pregao.lake.ingest.merging._FEW_ROWS", 0)  # merge with the runner too
     monkeypatch.setattr("pregao.lake.books.planner.MIN_TASK", 500)
     lake = LakeStore(tmp_path / "lake")
     captures = [str(path) for path in sorted(local_day.folder.glob("*.pcap"))]

@@ -7,13 +7,15 @@ rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from pregao.capture.statistics import CaptureStatistics
+from pregao.lake.execution.runner import Job, Runner
 from pregao.lake.ingest.accounting import FeedCoverage, IngestCounts, RunStarts
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.ingest.writer import BY_INSTRUMENT, write_rows
@@ -32,6 +34,11 @@ from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.parquet import WrittenFile, new_file, number_of
 
 Latest = Callable[[Any], Any]
+
+_FEW_ROWS = 500_000
+"""Number of staged rows below which merging runs in this process, whatever the runner."""
+_MERGE_THREADS = 8
+"""With remote storage, latency dominates."""
 
 
 def latest_rules() -> dict[str, Latest]:
@@ -103,14 +110,57 @@ def read_staged(lake: Location, path: str) -> Any:
         return reader.read_all()
 
 
-def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> WrittenFile:
-    """Merge the staged tables of several tasks into one file."""
-    data = joined_rows([read_staged(lake, path) for path in paths])
-    if rule := latest_rules().get(table):
-        return write_rows(lake, table, rule(data), day)
+@dataclass(frozen=True, slots=True)
+class StagedMerge:
+    """Task that merges the staged tables of a day into one file."""
+
+    lake: Location
+    table: str
+    day: int
+    parts: tuple[StagedTable, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all parts."""
+        return sum(part.rows for part in self.parts)
+
+
+def merge_staged(
+    staged: Iterable[StagedTable], lake: Location, runner: Runner
+) -> list[WrittenFile]:
+    """Merge staged tables by table and day; a few rows in this process, which is faster."""
+    groups: dict[tuple[str, int], list[StagedTable]] = {}
+    for part in staged:
+        groups.setdefault((part.table, part.day), []).append(part)
+    tasks = [
+        StagedMerge(lake, table, day, tuple(parts))
+        for (table, day), parts in sorted(groups.items())
+    ]
+    if sum(map(_rows, tasks)) >= _FEW_ROWS:
+        return runner.run(MERGE, tasks)
+    with ThreadPoolExecutor(_MERGE_THREADS) as pool:
+        return list(pool.map(_merge, tasks))
+
+
+def _merge(task: StagedMerge) -> WrittenFile:
+    data = joined_rows([read_staged(task.lake, part.path) for part in task.parts])
+    if rule := latest_rules().get(task.table):
+        return write_rows(task.lake, task.table, rule(data), task.day)
     if by := [name for name in BY_INSTRUMENT if name in data.column_names]:
         data = data.sort_by([(name, "ascending") for name in by])
-    return write_rows(lake, table, data, day)
+    return write_rows(task.lake, task.table, data, task.day)
+
+
+def _rows(task: StagedMerge) -> int:
+    return task.rows
+
+
+def _merged(task: StagedMerge, _file: WrittenFile) -> tuple[int, int]:
+    return 1, task.rows
+
+
+MERGE = Job("merge", _merge, _rows, _merged)
+"""Merges staged tables; its progress is in tables."""
 
 
 @dataclass(slots=True)

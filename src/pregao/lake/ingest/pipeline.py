@@ -34,8 +34,12 @@ from pregao.lake.ingest.feed_assignment import decide_roles
 from pregao.lake.ingest.fingerprint import range_hash
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.history import IngestState, channel_day_key, guard, load_ingest_state
-from pregao.lake.ingest.jobs import INGEST, merge, merge_tasks
-from pregao.lake.ingest.merging import TaskManifest, latest_rules, settle_latest
+from pregao.lake.ingest.merging import (
+    TaskManifest,
+    latest_rules,
+    merge_staged,
+    settle_latest,
+)
 from pregao.lake.ingest.options import IngestOptions, check_channels, check_days, check_options
 from pregao.lake.ingest.planner import IngestPlan, make_plan
 from pregao.lake.ingest.progress import TaskProgress
@@ -44,6 +48,7 @@ from pregao.lake.ingest.registry import PROTOCOLS, first_protocol, prepare
 from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather
 from pregao.lake.ingest.survey import CaptureSurvey, scan_tcp, survey
 from pregao.lake.ingest.tables import first_specs, protocol_specs
+from pregao.lake.ingest.task import INGEST
 from pregao.lake.ingest.window import FlowRole
 from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.filesystem import Location
@@ -269,7 +274,7 @@ def ingest_surveyed(
     staged = [part for manifest in manifests for part in manifest.staged]
     if staged:
         progress.step("merging small tables")
-        files += merge(merge_tasks(lake.location, staged), runner)
+        files += merge_staged(staged, lake.location, runner)
     files += write_gaps(lake.location, report, manifests, state, continued=continued)
     if creation is not None:
         creation.finish()

@@ -22,6 +22,7 @@ from pregao.capture.blocks import PacketBlock
 from pregao.capture.source import open_source
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import CaptureError
+from pregao.lake.execution.runner import Job
 from pregao.lake.ingest.accounting import merge_first_times
 from pregao.lake.ingest.fingerprint import HashingSource, block_hashes
 from pregao.lake.ingest.growing_file import sensible_times, sent_far_from_capture
@@ -37,6 +38,7 @@ from pregao.lake.ingest.window import (
     KeyBounds,
     PacketChunk,
     distinct,
+    forget_scratch,
     timed_key,
     timed_keys,
 )
@@ -49,6 +51,8 @@ from pregao.umdf.sequencing import PacketKey, precedes, serial_of
 BLOCK_BYTES = 8 * 1024 * 1024
 SMALL = 16_384
 """Tables with fewer rows than this are staged and merged with those of other tasks."""
+_BYTES_PER_MESSAGE = 250
+"""Estimated bytes of captures per message, of both feeds together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +395,26 @@ def peak_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
+
+def _bytes(task: IngestTask) -> int:
+    """Return the bytes of captures that a task owns."""
+    total = 0
+    for piece in task.pieces:
+        end = task.sizes[piece.capture] if piece.end is None else piece.end
+        total += end - (piece.start or 0)
+    return total
+
+
+def _estimated_messages(task: IngestTask) -> int:
+    return _bytes(task) // _BYTES_PER_MESSAGE
+
+
+def _ingested(task: IngestTask, manifest: TaskManifest) -> tuple[int, int]:
+    return _bytes(task), manifest.sums.messages.total()
+
+
+INGEST = Job("ingest", run_task, _estimated_messages, _ingested, forget_scratch)
+"""Reads captures; its progress is in bytes."""
 
 _FOREVER = 1 << 62
 
