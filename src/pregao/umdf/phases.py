@@ -168,7 +168,8 @@ class _State:
     own: Status | None = None
     """Its separate state; None while it follows its group."""
     published: Status = Status.UNKNOWN
-    """Its last stated status; in effect while the phase of its group is unknown."""
+    """Its last stated status; in effect while the phase of its group is unknown, or, if its group
+    itself is unknown, until any group changes to another phase."""
 
 
 class Phases:
@@ -178,6 +179,8 @@ class Phases:
         self._phases: dict[GroupKey, Status] = {}
         self._states: dict[int, _State] = {}
         self._members: dict[GroupKey, dict[int, None]] = {}
+        self._ungrouped: dict[int, _State] = {}
+        """Instruments of unknown groups, whose definitions were not received."""
 
     def status(self, security_id: int) -> Status:
         """Return the trading state of an instrument."""
@@ -216,6 +219,7 @@ class Phases:
         state = self._states.setdefault(security_id, _State())
         if state.group is not None:
             self._members[state.group].pop(security_id, None)
+        self._ungrouped.pop(security_id, None)
         state.group = group
         self._members.setdefault(group, {})[security_id] = None
         return self._change(security_id, before)
@@ -223,13 +227,17 @@ class Phases:
     def remove(self, security_id: int) -> None:
         """Remove an instrument that is no longer listed."""
         state = self._states.pop(security_id, None)
+        self._ungrouped.pop(security_id, None)
         if state is not None and state.group is not None:
             self._members[state.group].pop(security_id, None)
 
     def group_phase(
         self, group: GroupKey, trading_session_sub_id: Code, event: Code = None
     ) -> list[PhaseEvent]:
-        """Apply a SecurityGroupPhase: all instruments of the group follow, except separate ones."""
+        """Apply a SecurityGroupPhase: all instruments of the group follow, except separate ones.
+
+        The status of an instrument of an unknown group, which may be this one, becomes unknown.
+        """
         changes: list[PhaseEvent] = [*self._enter(group, phase_status(trading_session_sub_id))]
         if _event(event) == TradingEvent.TRADING_SESSION_CHANGE:
             changes.append(StatisticsReset(tuple(self._members.get(group, ()))))
@@ -249,6 +257,11 @@ class Phases:
                 was = state.published if before is Status.UNKNOWN else before
                 if was is not phase:
                     changes.append(StatusChange(security_id, was, phase))
+        for security_id, state in self._ungrouped.items():
+            known = state.published not in (phase, Status.UNKNOWN)
+            if known and state.own is None:
+                changes.append(StatusChange(security_id, state.published, Status.UNKNOWN))
+                state.published = Status.UNKNOWN
         return changes
 
     def inferred_event(self, security_id: int, security_trading_status: Code) -> TradingEvent:
@@ -270,7 +283,7 @@ class Phases:
     def unknown_status(self, security_id: int) -> list[PhaseEvent]:
         """Separate an instrument from its group with an undefined state (002 §11.1)."""
         before = self.status(security_id)
-        self._states.setdefault(security_id, _State()).own = Status.UNKNOWN
+        self._state(security_id).own = Status.UNKNOWN
         return self._change(security_id, before)
 
     def security_status(
@@ -284,7 +297,7 @@ class Phases:
         event = _event(event)
         before = self.status(security_id)
         of_group: list[PhaseEvent] = []
-        state = self._states.setdefault(security_id, _State())
+        state = self._state(security_id)
         own = instrument_status(security_trading_status)
         if event == TradingEvent.SECURITY_STATUS_CHANGE and own is not Status.UNKNOWN:
             state.own = own
@@ -306,6 +319,13 @@ class Phases:
         if event == TradingEvent.TRADING_SESSION_CHANGE:
             changes.append(StatisticsReset((security_id,)))
         return changes
+
+    def _state(self, security_id: int) -> _State:
+        """Return the state of an instrument; a new one belongs to no known group."""
+        state = self._states.get(security_id)
+        if state is None:
+            state = self._states[security_id] = self._ungrouped[security_id] = _State()
+        return state
 
     def _change(self, security_id: int, before: Status) -> list[PhaseEvent]:
         """Return the change of an instrument's state, if it changed."""

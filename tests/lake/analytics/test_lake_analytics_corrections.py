@@ -88,13 +88,11 @@ def ended_session(tape):
 
 def baselines(tape):
     """A snapshot shows a high; the first volume follows a trade above it."""
-    shown = {"stream": "snapshot", "sequence_number": 1, "event": None}
     tape.event()
     tape.trade(BASELINE, 10, "4.00", 100)
-    as_of = {"last_msg_seq_num_processed": tape.number, "last_sequence_version": 1}
-    tape.send("umdf_snapshot_full_refresh_header_30", BASELINE, **shown, **as_of)
+    tape.header(1, BASELINE)
     high = {"md_update_action": "NEW", "md_entry_px": Decimal(5)}
-    tape.send("umdf_high_price_24", BASELINE, **shown, **high)
+    tape.snapshot(1, "umdf_high_price_24", BASELINE, **high)
     tape.event()
     tape.trade(BASELINE, 20, "9.00", 100)
     published(tape, BASELINE, 500, 5, 6, high=9)
@@ -117,12 +115,12 @@ def averages(tape):
         published(tape, security_id, 300, 2, last, high="10.01")
 
 
-def lake_of(folder, tape, *tables):
-    """A lake with the messages of a tape, and tables made of them."""
+def lake_of(folder, tape, *tables, **instruments):
+    """A lake with the messages of a tape, and tables made of them; all instruments are alike."""
     numbers = {row["security_id"] for content in tape.rows.values() for row in content} - {None}
+    known = {"channel": CHANNEL, "date": DATE, **instruments}
     tape.rows["instruments"] = [
-        {"channel": CHANNEL, "security_id": number, "symbol": f"S{number}", "date": DATE}
-        for number in sorted(numbers)
+        {**known, "security_id": number, "symbol": f"S{number}"} for number in sorted(numbers)
     ]
     tape.rows["packets"] = [{"channel": CHANNEL, "date": DATE}]
     lake = LakeStore(folder / "lake")

@@ -1,7 +1,9 @@
 """The documents' worked examples, and rare cases, as messages written by hand."""
 
+import json
 from datetime import date
 from decimal import Decimal
+from itertools import pairwise
 
 import pytest
 
@@ -9,6 +11,7 @@ from pregao.lake.analytics.run import analyse
 from pregao.lake.ingest.tables import table_specs
 from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import number_of
 from tests.lake.analytics_support import DATE, rows
 from tests.lake.lake_support import ingest_row, write_file
 
@@ -24,17 +27,28 @@ class Tape:
         self.rows = {}
         self._number = 0
         self._event = 0
-
-    @property
-    def number(self):
-        """Number of the last message."""
-        return self._number
+        self._lost = []
 
     def event(self):
         self._event = 10**14 + (self._number + 1) * 10**4
 
-    def send(self, table, security_id=None, **values):
+    def lose(self):
+        """Lose a packet."""
         self._number += 1
+        self._lost.append(self._number)
+
+    def snapshot(self, loop, table, security_id=None, **values):
+        """Send a message of a snapshot loop."""
+        own = {"stream": "snapshot", "sequence_version": loop, "sequence_number": 1}
+        self.send(table, security_id, **own, event=None, **values)
+
+    def header(self, loop, security_id):
+        """Begin the snapshot of an instrument, as of the last message."""
+        as_of = {"last_msg_seq_num_processed": self._number, "last_sequence_version": 1}
+        self.snapshot(loop, "umdf_snapshot_full_refresh_header_30", security_id, **as_of)
+
+    def send(self, table, security_id=None, **values):
+        self._number += values.get("stream") != "snapshot"
         self.rows.setdefault(table, []).append(
             {
                 "channel": CHANNEL,
@@ -106,7 +120,15 @@ class Tape:
         for table, content in self.rows.items():
             whole = [{name: row.get(name) for name in specs[table].schema.names} for row in content]
             files.append(write_file(lake.location, specs[table], whole))
-        lake.commit(CommitUnit("tape", ("tape",), tuple(files), (ingest_row("tape"),)))
+        ingested = {**ingest_row("tape"), "unit_id": "tape", "report": self._report()}
+        lake.commit(CommitUnit("tape", ("tape",), tuple(files), (ingested,)))
+
+    def _report(self):
+        """The numbers that were received, as an ingest reports them."""
+        ends = [0, *self._lost, self._number + 1]
+        runs = [(before + 1, after - 1) for before, after in pairwise(ends) if after > before + 1]
+        version = f"{number_of(DATE)}/{CHANNEL}/1"
+        return json.dumps({"coverage": {version: runs}}) if self._lost else None
 
 
 def iceberg(tape):

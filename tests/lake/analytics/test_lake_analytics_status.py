@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from pregao.lake.analytics.timeline import UNTOLD, GroupMember, StatusMessage, timeline
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
+from tests.lake.analytics.test_lake_analytics_corrections import lake_of
+from tests.lake.analytics.test_lake_analytics_examples import Tape
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.lake.analytics_support import analysed, messages, rows, truth_lines
 
@@ -94,7 +96,7 @@ def test_the_timeline_follows_the_rules_at_every_time(several):
                 assert line["phase"] == whole["phase"]
 
 
-def test_a_snapshot_counts_only_for_instruments_without_updates():
+def test_without_a_loss_a_snapshot_counts_only_for_subjects_without_updates():
     def phase(code, n, **more):
         return StatusMessage(
             "G", None, code, None, None, None, 100 * n, 100 * n, event_key=n, **more
@@ -129,6 +131,93 @@ def test_a_snapshot_counts_only_for_instruments_without_updates():
         (1, "RESERVED", 300, 400, "snapshot state"),
         (1, "PAUSE", 400, None, "state"),
     ]
+
+
+def test_000_7_4_and_14_4_a_snapshot_counts_once_where_packets_were_lost_before_it():
+    def state(code, key, **more):
+        event = "SECURITY_STATUS_CHANGE"
+        return StatusMessage(
+            None, 1, code, event, None, None, 10 * key, 10 * key, event_key=key, **more
+        )
+
+    shown = {"snapshot": True, "lost_before": 15}
+    lines = timeline(
+        [],
+        [
+            state("OPEN", 10),
+            state("RESERVED", 12, snapshot=True),
+            state("PAUSE", 20, **shown),
+            state("CLOSE", 30, **shown),
+            state("FORBIDDEN", 40),
+            state("OPEN", 50, **shown),
+            state("OPEN", 60, snapshot=True, lost_before=55),
+        ],
+    )
+    assert [(line["status"], line["from_ns"], line["source"]) for line in lines] == [
+        ("OPEN", 100, "state"),
+        ("PAUSE", 200, "snapshot state"),
+        ("FORBIDDEN", 400, "state"),
+        ("OPEN", 600, "snapshot state"),
+    ]
+
+
+def test_000_7_4_lost_phases_and_states_are_taken_from_the_next_snapshots(tmp_path):
+    first, second = 1, 2
+    changed = "SECURITY_STATUS_CHANGE"
+    group = {"security_group": "G"}
+    tape = Tape()
+
+    def loop(number, phase, **state):
+        tape.snapshot(number, "umdf_security_group_phase_10", **group, trading_session_sub_id=phase)
+        for security_id in (first, second):
+            tape.header(number, security_id)
+        tape.snapshot(number, "umdf_security_status_3", first, **state)
+
+    tape.event()
+    tape.send("umdf_security_group_phase_10", **group, trading_session_sub_id="OPEN")
+    reserved = {"security_trading_status": "RESERVED", "security_trading_event": changed}
+    tape.send("umdf_security_status_3", first, **reserved)
+    # Without a loss before it, a snapshot repeats what is known, or is older.
+    loop(1, "CLOSE", security_trading_status="FORBIDDEN", security_trading_event=changed)
+    tape.lose()
+    tape.event()
+    tape.trade(second, 10, "5.00", 100)
+    loop(2, "PAUSE", security_trading_event="SECURITY_REJOINS_SECURITY_GROUP_STATUS")
+    lake = lake_of(tmp_path, tape, "status", security_group="G")
+    found = {}
+    for row in sorted(rows(lake, "status"), key=lambda row: row["from_ns"]):
+        own = (row["status"], row["own_status"], row["source"])
+        found.setdefault(row["security_id"], []).append(own)
+    assert found == {
+        None: [("OPEN", False, "phase"), ("PAUSE", False, "snapshot phase")],
+        first: [
+            ("OPEN", False, "phase"), ("RESERVED", True, "state"),
+            ("RESERVED", True, "snapshot phase"), ("PAUSE", False, "snapshot state"),
+        ],
+        second: [("OPEN", False, "phase"), ("PAUSE", False, "snapshot phase")],
+    }  # fmt: skip
+
+
+def test_14_without_a_definition_a_rejoined_state_lasts_until_a_phase_changes():
+    """The group of the instrument is unknown: a phase that changes may be that of its group."""
+    steps = [
+        ({"security_group": "G"}, "PAUSE", None),
+        ({"security_id": 1}, "RESERVED", "SECURITY_STATUS_CHANGE"),
+        ({"security_id": 1}, "OPEN", "SECURITY_REJOINS_SECURITY_GROUP_STATUS"),
+        ({"security_group": "H"}, "OPEN", None),  # agrees with it
+        ({"security_group": "H"}, "CLOSE", None),
+    ]
+    neither = {"security_group": None, "security_id": None}
+    rest = {"trading_session_id": "REGULAR", "auction_end_ns": None}
+    several = numbered(
+        {**neither, **subject, "code": code, "trading_event": event, **rest}
+        for subject, code, event in steps
+    )
+    own = [line for line in timeline([], several) if line["security_id"] == 1]
+    assert [(line["status"], line["from_ns"], line["until_ns"]) for line in own] == [
+        ("RESERVED", 200, 300), ("OPEN", 300, 500), ("UNKNOWN", 500, None),
+    ]  # fmt: skip
+    assert [line["trades_continuously"] for line in own] == [False, True, False]
 
 
 def test_an_instrument_has_a_state_only_while_it_is_listed():

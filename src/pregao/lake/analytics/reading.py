@@ -32,6 +32,7 @@ from pregao.lake.analytics.legacy import (
 )
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.books.catalog import FileCatalog
+from pregao.lake.books.coverage import day_coverage, last_missing
 from pregao.lake.books.planner import plan_day
 from pregao.lake.books.reader import SecurityRange
 from pregao.lake.books.task import DayInputs
@@ -59,6 +60,7 @@ INSTRUMENTS = "instruments"
 INSTRUMENT = ("channel", "security_id")
 """Key of an instrument: two channels may have the same security ID."""
 INGESTS = "ingests"
+PACKETS = "packets"
 _OF_CHANNEL = frozenset({SECURITY_GROUP_PHASE, CHANNEL_RESET})
 """Templates whose messages concern all instruments of a group or channel."""
 _ENTRYPOINT = "ep_"
@@ -472,6 +474,20 @@ class LakeDay:
             F.sort_array(F.collect_list(F.struct("first_ns", "version"))).alias("versions")
         )
 
+    def lost_packets(self) -> DataFrame:
+        """Return ``place``, the event key after the last packet of each loss, by channel."""
+        lake = LakeStore(self.tables.lake)
+        catalog = FileCatalog(lake)
+        channels = catalog.channels(self.date) if self.channel is None else [self.channel]
+        rows = []
+        for channel in channels:
+            protocol = catalog.protocol(self.date, channel)
+            coverage = day_coverage(lake, self.date, channel, protocol)
+            for packet in last_missing(lake, self.date, channel, coverage):
+                key = packet.sequence_version * EVENT_VERSION
+                rows.append((channel, key + (packet.sequence_number + 1) * EVENT_NUMBER - 1))
+        return self.session.createDataFrame(rows, "channel smallint, place bigint")
+
     def instruments(self) -> DataFrame:
         """Return the instruments with their symbols and groups, of both feeds."""
         found = self.table(INSTRUMENTS).select(*INSTRUMENT, "symbol", "security_group")
@@ -492,7 +508,7 @@ class LakeDay:
 def version_starts(day: LakeDay) -> DataFrame:
     """Return channel, first sending time and version of the incremental stream's versions."""
     return (
-        day.table("packets")
+        day.table(PACKETS)
         .where(F.col("stream") == Stream.INCREMENTAL.value)
         .groupBy("channel", F.col("sequence_version").alias("version"))
         .agg(F.min("sending_time_ns").alias("first_ns"))

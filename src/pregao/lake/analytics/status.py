@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import DataFrame, F, spark_type
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay
+from pregao.lake.analytics.reading import INSTRUMENTS, PACKETS, LakeDay, version_starts
 from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column, conform
 from pregao.lake.analytics.timeline import GroupMember, StatusMessage, timeline
-from pregao.umdf.keys import MESSAGE_KEY, key_field
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
+from pregao.umdf.keys import key_field
 from pregao.umdf.templates import (
     DELISTED,
     LISTED,
     SECURITY_DEFINITIONS,
     SECURITY_GROUP_PHASE,
     SECURITY_STATUS,
+    SNAPSHOT_HEADER,
 )
 
 COLUMNS = (
@@ -42,17 +42,110 @@ COLUMNS = (
     key_field("index_in_packet", "Index of the message in its packet."),
 )
 
-_PUBLISHED = (
-    "security_group", "security_id", "code", "trading_event", "trading_session_id",
-    "auction_end_ns", "time_ns", "sending_time_ns", "snapshot", "place", "event", *MESSAGE_KEY,
-)  # fmt: skip
-_MEMBER = ("security_id", "security_group", "listed_at", "listed_ns", "removed_at", "removed_ns")
 _BUILT = (
     *(field for field in COLUMNS if field.name != "symbol"),
     column("at", pa.int64(), "Event key of the last incremental message at that time."),
     column("line", pa.int64(), "Number of the row in its channel."),
 )
 _BUILT_TYPES = ", ".join(f"{field.name} {spark_type(field.type)}" for field in _BUILT)
+
+_MEMBERS = """
+WITH updates AS (
+    SELECT channel, security_id, place, sending_time_ns, security_update_action
+    FROM definitions
+    UNION ALL
+    SELECT channel, security_id, place, sending_time_ns, security_update_action
+    FROM older_definitions
+),
+listings AS (
+    SELECT channel, security_id, min(place) AS listed_at,
+        arg_min(sending_time_ns, place) AS listed_ns
+    FROM updates WHERE security_update_action IN (SELECT unnest($listed))
+    GROUP BY channel, security_id
+),
+removals AS (
+    SELECT channel, security_id, max(place) AS removed_at,
+        arg_max(sending_time_ns, place) AS removed_ns
+    FROM updates GROUP BY channel, security_id
+    HAVING arg_max_null(security_update_action, place) IN (SELECT unnest($delisted))
+)
+SELECT instrument.channel, instrument.security_id, security_group,
+    -- 0 is an instrument listed before the day.
+    coalesce(listed_at, 0) AS listed_at, listed_ns, removed_at, removed_ns
+FROM instruments AS instrument
+LEFT JOIN listings USING (channel, security_id)
+LEFT JOIN removals USING (channel, security_id)
+"""
+
+_MESSAGES = """
+WITH headers AS (
+    -- Below schema version 15 a header does not state the sequence version it is as of.
+    SELECT header.channel, security_id, header.sequence_version AS loop, sending_time_ns,
+        CAST(coalesce(last_sequence_version, version.version) AS BIGINT) * $event_version
+            + (last_msg_seq_num_processed + 1) * $event_number - 1 AS as_of
+    FROM snapshot_headers AS header
+    ASOF LEFT JOIN versions AS version
+        ON header.channel = version.channel AND header.sending_time_ns >= version.first_ns
+),
+-- The phases of a loop precede its headers.
+loops AS (
+    SELECT channel, loop, min(as_of) AS as_of FROM headers GROUP BY channel, loop
+),
+shown_phases AS (
+    SELECT phase.channel, security_group, NULL::BIGINT AS security_id,
+        trading_session_sub_id AS code, security_trading_event, trading_session_id,
+        trad_ses_open_time_ns, transact_time_ns, sending_time_ns,
+        coalesce(place, loop.as_of) AS as_of
+    FROM (SELECT NULL::BIGINT AS place WHERE false UNION ALL BY NAME FROM phase_snapshots) AS phase
+    LEFT JOIN loops AS loop
+        ON phase.channel = loop.channel AND phase.sequence_version = loop.loop
+),
+shown_states AS (
+    SELECT state.channel, NULL AS security_group, state.security_id,
+        security_trading_status AS code, security_trading_event, trading_session_id,
+        trad_ses_open_time_ns, transact_time_ns, state.sending_time_ns,
+        coalesce(place, header.as_of) AS as_of
+    FROM (SELECT NULL::BIGINT AS place WHERE false UNION ALL BY NAME FROM state_snapshots) AS state
+    ASOF LEFT JOIN headers AS header
+        ON state.channel = header.channel AND state.security_id = header.security_id
+        AND state.sequence_version = header.loop
+        AND state.sending_time_ns >= header.sending_time_ns
+),
+shown AS (
+    SELECT snapshot.*, lost.place AS lost_before
+    FROM (FROM shown_phases UNION ALL FROM shown_states) AS snapshot
+    ASOF LEFT JOIN lost ON snapshot.channel = lost.channel AND snapshot.as_of >= lost.place
+),
+-- Snapshots repeat the state: the first one counts, and the first one after each loss.
+informative AS (
+    SELECT * FROM shown
+    QUALIFY row_number() OVER (
+        PARTITION BY channel, security_group, security_id, lost_before
+        ORDER BY sending_time_ns
+    ) = 1
+),
+messages AS (
+    SELECT channel, security_group, NULL::BIGINT AS security_id, trading_session_sub_id AS code,
+        security_trading_event, trading_session_id, trad_ses_open_time_ns, transact_time_ns,
+        sending_time_ns, place, event, sequence_version, sequence_number, index_in_packet
+    FROM phases
+    UNION ALL
+    SELECT channel, NULL, security_id, security_trading_status, security_trading_event,
+        trading_session_id, trad_ses_open_time_ns, transact_time_ns, sending_time_ns, place,
+        event, sequence_version, sequence_number, index_in_packet
+    FROM states
+)
+SELECT channel, security_group, security_id, code, security_trading_event AS trading_event,
+    trading_session_id, trad_ses_open_time_ns AS auction_end_ns, transact_time_ns AS time_ns,
+    sending_time_ns, false AS snapshot, NULL::BIGINT AS lost_before, place AS event_key, event,
+    sequence_version, sequence_number, index_in_packet
+FROM messages
+UNION ALL
+SELECT channel, security_group, security_id, code, security_trading_event,
+    trading_session_id, trad_ses_open_time_ns, transact_time_ns, sending_time_ns, true,
+    lost_before, coalesce(as_of, 0), NULL, NULL, NULL, NULL
+FROM informative
+"""
 
 
 def status(day: LakeDay) -> DataFrame:
@@ -75,100 +168,38 @@ def lines(day: LakeDay) -> DataFrame:
 
 
 def _lines(day: LakeDay) -> DataFrame:
-    messages_of_day = (
-        _published(day, SECURITY_GROUP_PHASE)
-        .unionByName(_published(day, SECURITY_STATUS))
-        .withColumn("member", F.lit(False))
+    """Return the timeline of every channel."""
+    members = day.query(
+        _MEMBERS,
+        {"listed": sorted(LISTED), "delisted": sorted(DELISTED)},
+        instruments=day.instruments(),
+        older_definitions=day.messages(min(SECURITY_DEFINITIONS)),
+        definitions=day.messages(max(SECURITY_DEFINITIONS)),
     )
+    published = day.query(
+        _MESSAGES,
+        {"event_version": EVENT_VERSION, "event_number": EVENT_NUMBER},
+        phases=day.messages(SECURITY_GROUP_PHASE),
+        states=day.messages(SECURITY_STATUS),
+        phase_snapshots=day.snapshots(SECURITY_GROUP_PHASE),
+        state_snapshots=day.snapshots(SECURITY_STATUS),
+        snapshot_headers=day.snapshots(SNAPSHOT_HEADER),
+        versions=version_starts(day),
+        lost=day.lost_packets(),
+    )
+    members_of: dict[int, list[GroupMember]] = {}
+    for row in members.collect():
+        members_of.setdefault(row.pop("channel"), []).append(GroupMember(**row))
+    messages_of: dict[int, list[StatusMessage]] = {}
+    for row in published.collect():
+        messages_of.setdefault(row.pop("channel"), []).append(StatusMessage(**row))
     row_schema = pa.schema([pa.field(field.name, field.type) for field in _BUILT])
-
-    def follow(rows: Any) -> Any:
-        found = rows.to_pylist()
-        members = [GroupMember(*[row[name] for name in _MEMBER]) for row in found if row["member"]]
-        messages = [
-            StatusMessage(*[row[name] for name in _PUBLISHED]) for row in found if not row["member"]
-        ]
-        channel = found[0]["channel"]
-        rows_made = [{"channel": channel, **line} for line in timeline(members, messages)]
-        return pa.Table.from_pylist(rows_made, row_schema)
-
-    both = messages_of_day.unionByName(_members(day), allowMissingColumns=True)
-    return both.groupBy("channel").applyInArrow(follow, _BUILT_TYPES)
-
-
-def _members(day: LakeDay) -> DataFrame:
-    """Return the instruments; those added or removed during the day with the messages' keys."""
-    definitions = [day.messages(template) for template in sorted(SECURITY_DEFINITIONS)]
-    keys = [*INSTRUMENT, "place", "sending_time_ns", "security_update_action"]
-    updates = definitions[0].select(*keys).unionByName(definitions[1].select(*keys))
-    added = F.col("security_update_action").isin(*sorted(LISTED))
-    changes = updates.groupBy(*INSTRUMENT).agg(
-        F.min_by(F.struct("place", "sending_time_ns"), F.when(added, F.col("place"))).alias(
-            "first"
-        ),
-        F.max_by(F.struct("place", "sending_time_ns", "security_update_action"), "place").alias(
-            "last"
-        ),
-    )
-    gone = F.col("last.security_update_action").isin(*sorted(DELISTED))
-    return (
-        day.instruments()
-        .select(*INSTRUMENT, "security_group")
-        .join(changes, list(INSTRUMENT), "left")
-        .select(
-            *INSTRUMENT,
-            "security_group",
-            F.coalesce("first.place", F.lit(0)).alias("listed_at"),
-            F.col("first.sending_time_ns").alias("listed_ns"),
-            F.when(gone, F.col("last.place")).alias("removed_at"),
-            F.when(gone, F.col("last.sending_time_ns")).alias("removed_ns"),
-            F.lit(True).alias("member"),
-        )
-    )
-
-
-def _published(day: LakeDay, template: int) -> DataFrame:
-    """Return phases or states: all of the incremental stream, the first of each from snapshots."""
-    subject = "security_id" if template == SECURITY_STATUS else "security_group"
-    snapshots = day.snapshots(template)
-    known = F.col("place") if "place" in snapshots.columns else F.lit(None)
-    snapshots = snapshots.withColumn("place", F.coalesce(known.cast("bigint"), F.lit(0)))
-    fields = [name for name in day.messages(template).columns if name in snapshots.columns]
-    first = (
-        snapshots.groupBy("channel", subject)
-        .agg(F.min_by(F.struct(*fields), "sending_time_ns").alias("first"))
-        .select("first.*")
-    )
-    return _columns(day.messages(template), template, False).unionByName(
-        _columns(first, template, True)
-    )
-
-
-def _columns(messages: DataFrame, template: int, snapshot: bool) -> DataFrame:
-    of_instrument = template == SECURITY_STATUS
-    nothing = F.lit(None)
-    code = "security_trading_status" if of_instrument else "trading_session_sub_id"
-    sequence = ["event", *MESSAGE_KEY]
-    kinds = {field.name: spark_type(field.type) for field in COLUMNS}
-    return messages.select(
-        "channel",
-        (nothing.cast("string") if of_instrument else F.col("security_group")).alias(
-            "security_group"
-        ),
-        (F.col("security_id") if of_instrument else nothing.cast("bigint")).alias("security_id"),
-        F.col(code).alias("code"),
-        F.col("security_trading_event").alias("trading_event"),
-        "trading_session_id",
-        F.col("trad_ses_open_time_ns").alias("auction_end_ns"),
-        F.col("transact_time_ns").alias("time_ns"),
-        "sending_time_ns",
-        F.lit(snapshot).alias("snapshot"),
-        "place",
-        *[
-            (nothing.cast(kinds[name]) if snapshot else F.col(name)).alias(name)
-            for name in sequence
-        ],
-    )
+    tables = []
+    for channel in sorted(members_of.keys() | messages_of.keys()):
+        found = timeline(members_of.get(channel, ()), messages_of.get(channel, ()))
+        rows = [{"channel": channel, **line} for line in found]
+        tables.append(pa.Table.from_pylist(rows, row_schema))
+    return day.session.from_arrow(tables, _BUILT_TYPES)
 
 
 def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
@@ -180,8 +211,8 @@ STATUS = AnalyticsTable(
     "State of a group or an instrument, from its start to its end.",
     COLUMNS,
     _build,
-    (SECURITY_STATUS, SECURITY_GROUP_PHASE, *sorted(SECURITY_DEFINITIONS)),
-    (INSTRUMENTS,),
+    (SECURITY_STATUS, SECURITY_GROUP_PHASE, SNAPSHOT_HEADER, *sorted(SECURITY_DEFINITIONS)),
+    (INSTRUMENTS, PACKETS),
     scope=Scope.CHANNEL,
     sort_by=("channel", "security_id", "from_ns", "event"),
 )

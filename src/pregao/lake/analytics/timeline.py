@@ -11,7 +11,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pregao.umdf.keys import MESSAGE_KEY
-from pregao.umdf.phases import SESSION_CHANGE, GroupKey, Phases, Status, is_undefined
+from pregao.umdf.phases import (
+    SESSION_CHANGE,
+    GroupKey,
+    PhaseEvent,
+    Phases,
+    Status,
+    StatusChange,
+    is_undefined,
+)
 
 UNTOLD = "UNTOLD"
 """Stand-in for the event of a state: the legacy feed does not state if it rejoins its group."""
@@ -31,6 +39,8 @@ class StatusMessage:
     time_ns: int | None
     sending_time_ns: int
     snapshot: bool = False
+    lost_before: int | None = None
+    """Event key of the last packet lost before the event key that a snapshot is as of."""
     event_key: int | None = 0
     event: int | None = None
     sequence_version: int | None = None
@@ -79,6 +89,8 @@ class Timeline:
         self._members: dict[GroupKey, dict[int, None]] = {}
         self._sessions: dict[_Subject, str | None] = {}
         self._auction_ends: dict[_Subject, int | None] = {}
+        self._known_at: dict[_Subject, int] = {}
+        """Event keys of the last messages, or of what the last snapshots were as of."""
         self._current: dict[_Subject, tuple[_Held, dict[str, Any]]] = {}
 
     def list_instrument(self, security_id: int, security_group: str | None) -> None:
@@ -103,7 +115,7 @@ class Timeline:
         self._phases.remove(security_id)
         if (group := self._groups.pop(security_id, None)) is not None:
             del self._members[group][security_id]
-        for known in (self._sessions, self._auction_ends):
+        for known in (self._sessions, self._auction_ends, self._known_at):
             known.pop(security_id, None)
         if (current := self._current.pop(security_id, None)) is not None:
             current[1]["until_ns"] = time_ns
@@ -112,7 +124,7 @@ class Timeline:
         """Apply a message.
 
         Snapshots repeat the current state: one counts only for a subject without an earlier
-        message.
+        message, or of which one may have been lost since (000 §7.4).
         """
         if not message.snapshot:
             self._at = message.event_key or 0
@@ -121,32 +133,51 @@ class Timeline:
         else:
             self._add_state(message, message.security_id)
 
+    def _repeats(self, message: StatusMessage, subject: _Subject) -> bool:
+        """Whether it is a snapshot of a known state; otherwise note that the state is known."""
+        if message.snapshot and (known := self._known_at.get(subject)) is not None:
+            if message.lost_before is None or message.lost_before <= known:
+                return True
+            self._known_at[subject] = max(known, message.event_key or message.lost_before)
+            return False
+        self._known_at[subject] = (message.event_key or 0) if message.snapshot else self._at
+        return False
+
     def _add_phase(self, message: StatusMessage, group: GroupKey) -> None:
-        if message.snapshot and group in self._sessions:
+        if self._repeats(message, group):
             return
-        self._phases.group_phase(group, message.code, message.trading_event)
+        changes = self._phases.group_phase(group, message.code, message.trading_event)
         begins = message.trading_event in SESSION_CHANGE and not message.snapshot
         self._auction_ends[group] = message.auction_end_ns
-        for subject in self._subjects(group):
+        subjects = self._subjects(group)
+        for subject in subjects:
             self._sessions[subject] = message.trading_session_id
             self._note(subject, message, begins)
+        self._note_ungrouped(changes, message)
+
+    def _note_ungrouped(self, changes: Iterable[PhaseEvent], message: StatusMessage) -> None:
+        """Start rows of instruments of unknown groups whose state a group's phase made unknown."""
+        for change in changes:
+            if isinstance(change, StatusChange) and change.security_id not in self._groups:
+                self._note(change.security_id, message, False)
 
     def _subjects(self, group: GroupKey) -> list[_Subject]:
         """Return a group and its instruments."""
         return [group, *self._members.get(group, ())]
 
     def _add_state(self, message: StatusMessage, security_id: int) -> None:
-        if message.snapshot and security_id in self._auction_ends:
+        if self._repeats(message, security_id):
             return
         group = self._groups.get(security_id)
         phase = None if group is None else self._phases.phase(group)
         event = message.trading_event
+        changes: list[PhaseEvent] = []
         if event == UNTOLD and is_undefined(message.code):
             self._phases.unknown_status(security_id)
         else:
             if event == UNTOLD:
                 event = self._phases.inferred_event(security_id, message.code).name
-            self._phases.security_status(security_id, message.code, event)
+            changes = self._phases.security_status(security_id, message.code, event)
         self._sessions[security_id] = message.trading_session_id
         self._auction_ends[security_id] = message.auction_end_ns
         begins = message.trading_event in SESSION_CHANGE and not message.snapshot
@@ -155,6 +186,7 @@ class Timeline:
         if group is not None and self._phases.phase(group) is not phase:
             for subject in self._subjects(group):
                 self._note(subject, message, False)
+            self._note_ungrouped(changes, message)
 
     def _held(self, subject: _Subject) -> _Held:
         session = self._sessions.get(subject)
@@ -244,8 +276,10 @@ def timeline(
         if message.snapshot and not message.event_key:
             snapshots.append(message)
         elif message.event_key is not None:  # without a packet number it has no order
+            # As of one packet, phases precede states.
+            order = 2 if message.security_id is None else 3
             steps.append(
-                (message.event_key, 2, message.sending_time_ns, partial(line.apply, message))
+                (message.event_key, order, message.sending_time_ns, partial(line.apply, message))
             )
     snapshots.sort(key=lambda message: -message.sending_time_ns)
     for _, _, time_ns, step in sorted(steps, key=lambda step: step[:2]):

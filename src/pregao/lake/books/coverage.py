@@ -184,6 +184,21 @@ def _coverage(report: dict[str, Any], protocol: IngestProtocol) -> dict[str, Run
 
 def find_gaps(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> PacketGapColumns:
     """Return the packets of a channel's day that are missing or partly rejected."""
+    gaps = _undated(lake, day, channel, known)
+    return PacketGapColumns.from_gaps(_dated(lake, day, channel, known, gaps) if gaps else gaps)
+
+
+def last_missing(
+    lake: LakeStore, day: date, channel: int, known: DayCoverage
+) -> Iterator[PacketKey]:
+    """Yield the last packet of every gap; of a gap of unknown size, the first."""
+    for gap in _undated(lake, day, channel, known) if known.runs else ():
+        extent = gap.packets if gap.packets < MANY else 1
+        yield PacketKey.of_serial(gap.first + extent - 1, known.base)
+
+
+def _undated(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> list[PacketGap]:
+    """Return the gaps of a channel's day, without the times of the packets around them."""
     if known.protocol.timed_versions:
         gaps = list(_missing_in_time(known))
         tail = _tail_in_time(known)
@@ -193,7 +208,7 @@ def find_gaps(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> P
     gaps += _unread(lake, day, channel, known)
     if tail is not None:
         gaps.append(tail)
-    return PacketGapColumns.from_gaps(_dated(lake, day, channel, known, gaps) if gaps else gaps)
+    return gaps
 
 
 def _missing_in_time(known: DayCoverage) -> Iterator[PacketGap]:
