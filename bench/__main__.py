@@ -13,7 +13,7 @@ from bench.measure import Row
 
 SECTIONS = [
     "decoding", "fast", "legacy", "market", "flow", "gateway", "feed", "live", "lake", "books",
-    "page", "years", "day",
+    "page", "start", "years", "day",
 ]  # fmt: skip
 _ON_REQUEST = "day"
 """Section that runs only if named: its day takes long to simulate."""

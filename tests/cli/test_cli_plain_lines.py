@@ -6,30 +6,26 @@ import pytest
 from pregao.cli.decode.rows import json_rows, text_rows
 from pregao.cli.decode.tables import text_bytes
 from pregao.cli.decode.text import json_lines, text_lines
-from pregao.sbe.row_decoder import RowDecoder
-from pregao.umdf import bulk_decoder
 from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, walk
 from pregao.umdf.key_columns import key_columns, key_values
 from tests.cli.market import VERSIONS, wild_market
 from tests.umdf.survey_support import block_of
 
 
-def batches(block, walked):
+def batches(walked, *, rows):
     return {
         (outcome.message.id, outcome.version): outcome
-        for outcome in BulkDecoder().decode(walked)
+        for outcome in BulkDecoder(rows=rows).decode(walked)
         if isinstance(outcome, MessageBatch)
     }
 
 
 @pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
-def test_both_write_the_same(version, monkeypatch):
+def test_both_write_the_same(version):
     block = block_of([payload for _, payload in wild_market(version, (version,), 200).packets])
     walked = walk(block.buffer, block.offset, block.length)
     streams = np.zeros(len(block), np.int8)
-    columns = batches(block, walked)
-    monkeypatch.setattr(bulk_decoder, "_new_decoder", RowDecoder)
-    plain = batches(block, walked)
+    columns, plain = batches(walked, rows=False), batches(walked, rows=True)
     assert len(columns) > 20
     for kind, batch in columns.items():
         if batch.withheld or len(batch.rows) != len(plain[kind].rows):

@@ -8,19 +8,18 @@ from collections.abc import Iterable
 from datetime import UTC, date
 from typing import TYPE_CHECKING
 
-from pregao.api.reading.selection import named_templates
 from pregao.cli.config import configuration
 from pregao.cli.config import zone as zone_of
 from pregao.clock import format_ns, parse_ns
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
-from pregao.schemas.registry import Registry
-from pregao.umdf.streams import Stream
 
 LATEST_NS = (1 << 63) - 1
 """Latest time that a column of nanoseconds can represent."""
 
 if TYPE_CHECKING:
+    from pregao.schemas.registry import Registry
+    from pregao.umdf.streams import Stream
     from pregao.umdf.survey.lines import Destination
 
 
@@ -83,6 +82,7 @@ def check_engine(engine: EngineName | None, master: str | None, conf: list[str] 
 
 def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
     """Parse the streams of destinations: ``233.252.14.1:30001=incremental``."""
+    from pregao.umdf.streams import Stream
     from pregao.umdf.survey.lines import Destination
 
     found: dict[Destination, Stream] = {}
@@ -129,4 +129,6 @@ def template_ids(
     values: Iterable[str] | None, registry: Registry
 ) -> frozenset[tuple[int, int]] | None:
     """Parse templates, given by name (with or without the ID) or template ID."""
+    from pregao.api.reading.selection import named_templates
+
     return named_templates(wanted, registry) if (wanted := parts(values)) else None

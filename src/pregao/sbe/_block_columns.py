@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.arrays import BoolArray, Int64Array, Uint8Array
+from pregao.arrays import BoolArray, Int64Array, Uint8Array, arrow_numbers, arrow_texts
 from pregao.sbe import _kernels
 from pregao.sbe._from_wire import decode_text
 from pregao.sbe.arrow import column_type, enum_index_type
@@ -136,7 +136,7 @@ class BlockColumns:
         """
         count = len(positions)
         if count == 0:
-            return [pa.array([], kind) for _, kind, _ in self._spans]
+            return [pa.nulls(0, kind) for _, kind, _ in self._spans]
         marks = _Marks(bad, withheld)
         arrays = self._by_kernel(buffer, positions, reach, marks)
         columns = []
@@ -291,7 +291,7 @@ def _filled(index: int, leaf: ValueSpec, kind: Any, row: list[int]) -> _Filled:
     size = row[_kernels.SIZE]
     names = None
     if leaf.enum is not None:
-        names = pa.array([member.name for member in leaf.enum.members], pa.string())
+        names = arrow_texts([member.name for member in leaf.enum.members])
         kind = kind.index_type
     text = row[_kernels.OPERATION] == _kernels.TEXT
     bytes_per_message = (4 + 2 * size if text else size) + 1
@@ -380,10 +380,17 @@ def _assembled(reading: ValueSpec, parts: Any) -> Any:
         if member.null_count == 0:
             empty[:] = False
             break
-        empty &= member.is_null().to_numpy(zero_copy_only=False)
-    mask = pa.array(empty) if empty.any() else None
+        empty &= _null(member)
+    mask = arrow_numbers(empty) if empty.any() else None
     names = [member.column for member in reading.members]
     return pa.StructArray.from_arrays(members, names=names, mask=mask)
+
+
+def _null(array: Any) -> BoolArray:
+    """Return which values of an array with nulls are null; `is_null` would import pandas."""
+    bits = np.frombuffer(array.buffers()[0], np.uint8)
+    valid = np.unpackbits(bits, bitorder="little", count=array.offset + len(array))
+    return ~valid[array.offset :].astype(np.bool_)
 
 
 def list_of(
@@ -392,7 +399,7 @@ def list_of(
     """Return the column of a group: lists of its entries, ``count`` in total."""
     entries_kind = kind.value_type
     if columns is None:
-        columns = [pa.array([], field.type) for field in entries_kind]
+        columns = [pa.nulls(0, field.type) for field in entries_kind]
     entries = pa.StructArray.from_buffers(entries_kind, count, [None], 0, 0, columns)
     buffers = [None, pa.py_buffer(offsets)]
     return pa.ListArray.from_buffers(kind, len(offsets) - 1, buffers, 0, 0, [entries])

@@ -215,9 +215,9 @@ def _template(schema: Schema, kind: MessageKind) -> MessageTemplate | None:
     return schema.by_id.get(kind.template_id) if kind.template_id else None
 
 
-def _new_decoder(schema: Schema, message: MessageTemplate, version: int) -> Decoder:
-    """Return a decoder to columns, or without Arrow to values."""
-    if not installed("pyarrow"):
+def _new_decoder(schema: Schema, message: MessageTemplate, version: int, rows: bool) -> Decoder:
+    """Return a decoder to columns, or to values if requested or without Arrow."""
+    if rows or not installed("pyarrow"):
         return RowDecoder(schema, message, version)
     from pregao.sbe.columns import ColumnDecoder
 
@@ -227,10 +227,20 @@ def _new_decoder(schema: Schema, message: MessageTemplate, version: int) -> Deco
 class BulkDecoder:
     """Decodes walked packets to columns, template by template."""
 
-    def __init__(self, registry: Registry | None = None, schema_id: int = UMDF_SCHEMA_ID) -> None:
-        """Create a decoder; it rejects messages with another schema id than ``schema_id``."""
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        schema_id: int = UMDF_SCHEMA_ID,
+        *,
+        rows: bool = False,
+    ) -> None:
+        """Create a decoder; it rejects messages with another schema id than ``schema_id``.
+
+        ``rows`` selects values, message by message, which starts faster than columns.
+        """
         self.registry = Registry.bundled() if registry is None else registry
         self._schema_id = schema_id
+        self._rows = rows
         self._packets = PacketDecoder(self.registry, schema_id)
         self._decoders: dict[tuple[int, int, int], tuple[Schema, Decoder]] = {}
 
@@ -293,7 +303,7 @@ class BulkDecoder:
     def _decoder(
         self, schema: Schema, message: MessageTemplate, kind: MessageKind
     ) -> tuple[Schema, Decoder]:
-        found = schema, _new_decoder(schema, message, kind.version)
+        found = schema, _new_decoder(schema, message, kind.version, self._rows)
         if len(self._decoders) < 1024:  # the version comes from the wire: bound the cache
             self._decoders[kind.schema_id, kind.template_id, kind.version] = found
         return found

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pregao.arrays import arrow_texts
 from pregao.sbe.arrow import column_type, data_type
 from pregao.sbe.model import Block, MessageTemplate, Schema
 from pregao.sbe.snake_case import snake_case
@@ -212,7 +213,7 @@ class _Names:
     def __init__(self, column: TableColumn) -> None:
         self._type = column.type
         self._indexes = {name: index for index, name in enumerate(dict.fromkeys(column.names))}
-        self._dictionary = pa.array(list(self._indexes), pa.string())
+        self._dictionary = arrow_texts(list(self._indexes))
 
     def indexed(self, array: Any) -> Any:
         """Return the same values, encoded with this dictionary."""
@@ -224,6 +225,6 @@ class _Names:
             for name in array.dictionary.to_pylist()
         ]
         if len(self._indexes) > before:
-            self._dictionary = pa.array(list(self._indexes), pa.string())
+            self._dictionary = arrow_texts(list(self._indexes))
         indexes = pa.array(indices, self._type.index_type).take(array.indices)
         return pa.DictionaryArray.from_arrays(indexes, self._dictionary)

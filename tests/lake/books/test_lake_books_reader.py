@@ -19,8 +19,7 @@ from pregao.lake.books import reader as inputs
 from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows
 from pregao.lake.books.columns import codes, integers, named, nulled, prices
-from pregao.lake.books.legacy_reader import open_reader
-from pregao.lake.books.reader import SecurityRange, _together
+from pregao.lake.books.reader import SecurityRange, _together, open_reader
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.sequence_ranges import first_version
 from pregao.lake.storage.lake_store import LakeStore

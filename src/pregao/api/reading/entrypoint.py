@@ -111,8 +111,8 @@ class EntryPointBlock:
 class EntryPointReader:
     """The EntryPoint side of captures that are read one after the other."""
 
-    def __init__(self, registry: Registry) -> None:
-        self.decoder = BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID)
+    def __init__(self, registry: Registry, *, rows: bool = False) -> None:
+        self.decoder = BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID, rows=rows)
         self._flows: Sequence[Flow] = ()
         self._senders = SenderDetector(self._flows, other_direction)
 

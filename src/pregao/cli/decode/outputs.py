@@ -228,13 +228,18 @@ def open_output(
 def _lines(kind: str, stream: BinaryIO | StandardOutput) -> MessageOutput:
     """Return an output of text or JSON lines: columnar, or message by message without Arrow."""
     if not installed("pyarrow"):
-        from pregao.cli.decode.rows import json_rows, text_rows
-
-        return PlainLineOutput(stream, json_rows if kind == "jsonl" else text_rows)
+        return row_output(kind, stream)
     from pregao.cli.decode.tables import LineOutput
     from pregao.cli.decode.text import json_lines, text_lines
 
     return LineOutput(stream, json_lines if kind == "jsonl" else text_lines)
+
+
+def row_output(kind: str, stream: BinaryIO | StandardOutput) -> MessageOutput:
+    """Return an output of text or JSON lines, message by message."""
+    from pregao.cli.decode.rows import json_rows, text_rows
+
+    return PlainLineOutput(stream, json_rows if kind == "jsonl" else text_rows)
 
 
 def _open(

@@ -156,16 +156,20 @@ class DecodePipeline:
         *,
         learned: bool,
         limit: int | None,
+        rows: bool = False,
     ) -> None:
-        """``learned`` states that a first pass has seen all lines, which are not counted again."""
-        self._decoder = BulkDecoder(registry)
-        self._sessions = EntryPointReader(registry)
+        """``learned`` states that a first pass has seen all lines, which are not counted again.
+
+        ``rows`` selects message by message, without Arrow.
+        """
+        self._decoder = BulkDecoder(registry, rows=rows)
+        self._sessions = EntryPointReader(registry, rows=rows)
         self._selection = selection
         self._lines = lines
         self._learned = learned
         self._left = limit
         self._streams: npt.NDArray[np.int8] | None = None
-        self._columns = installed("pyarrow")
+        self._columns = installed("pyarrow") and not rows
         self._keys = key_columns if self._columns else key_values
         self.account = DecodeAccount()
 

@@ -20,9 +20,11 @@ from pregao.cli.decode.hex import packet_bytes
 from pregao.cli.decode.outputs import (
     MessageOutput,
     SingleFileOutput,
+    StandardOutput,
     Versions,
     open_output,
     output_kind,
+    row_output,
     several_templates,
 )
 from pregao.cli.decode.pipeline import (
@@ -188,14 +190,14 @@ def decode_packet(request: DecodeRequest, text: str) -> DecodeAccount:
         np.zeros(1, np.int32),
     )
     lines = LineTable(request.streams)
+    # One packet has few messages: Arrow would take longer to import than they take to decode.
     pipeline = DecodePipeline(
-        request.registry, request.selection(), lines, learned=False, limit=request.limit
+        request.registry, request.selection(), lines, learned=False, limit=request.limit, rows=True
     )
-    with NewFiles(force=False) as files:
-        output = open_output(files, None, folder, kind, {})
-        if looks_like_sessions(data):
-            pipeline.messages("<packet>", pasted_messages(data), [_PASTED], output)
-        else:
-            pipeline.block("<packet>", block, LineNumbers(lines, [_PASTED]), output)
-        output.close()
+    output = row_output(kind, StandardOutput())
+    if looks_like_sessions(data):
+        pipeline.messages("<packet>", pasted_messages(data), [_PASTED], output)
+    else:
+        pipeline.block("<packet>", block, LineNumbers(lines, [_PASTED]), output)
+    output.close()
     return pipeline.account

@@ -32,8 +32,8 @@ from pregao.lake.analytics.engine import DataFrame, spark_type
 from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.tables import PRICE, column
 from pregao.lake.books.columns import nulled, prices
-from pregao.lake.books.legacy_reader import LEGACY
 from pregao.lake.books.planner import plan_tasks
+from pregao.lake.books.reader import LEGACY
 from pregao.lake.books.task import BookTask, BuildSettings, DayInputs
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.gap_columns import GapCounters

@@ -33,9 +33,8 @@ from pregao.lake.analytics.writing import (
 )
 from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.legacy_messages import LEGACY_RULES
-from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.planner import instrument_ranges, plan_day
-from pregao.lake.books.reader import FIRST_SECURITY, LAST_SECURITY, SecurityRange
+from pregao.lake.books.reader import FIRST_SECURITY, LAST_SECURITY, SecurityRange, open_reader
 from pregao.lake.books.task import DayInputs
 from pregao.lake.execution.runner import Job, Runner
 from pregao.lake.execution.serial import SerialRunner

@@ -29,9 +29,8 @@ from pregao.lake.books.catalog import FileCatalog, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of, levels_book_of
 from pregao.lake.books.columns import integers
 from pregao.lake.books.coverage import is_current
-from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.planner import plan_day
-from pregao.lake.books.reader import EPOCH, INSTRUMENTS, SecurityRange
+from pregao.lake.books.reader import EPOCH, INSTRUMENTS, SecurityRange, open_reader
 from pregao.lake.books.replay_span import LATEST, SCALARS, BookCheckpoint, ReplaySpan
 from pregao.lake.books.replay_span import BookInstrument as BookInstrument
 from pregao.lake.books.replay_span import HistoricalBook as HistoricalBook

@@ -22,9 +22,8 @@ from pregao.lake.books.book_at import security_number
 from pregao.lake.books.catalog import FileCatalog, guard_prefix, latest_build
 from pregao.lake.books.coverage import DayCoverage, day_coverage
 from pregao.lake.books.legacy_messages import LEGACY_RULES
-from pregao.lake.books.legacy_reader import LEGACY, open_reader
 from pregao.lake.books.planner import largest_first, plan_day, plan_tasks
-from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
+from pregao.lake.books.reader import INSTRUMENTS, LEGACY, InputFiles, SecurityRange, open_reader
 from pregao.lake.books.schemas import DEFAULT_DEPTH, DERIVED, MAX_LEVELS, specs
 from pregao.lake.books.task import BookManifest, BookTask, BuildSettings, run_book_task
 from pregao.lake.execution.runner import Job, Runner

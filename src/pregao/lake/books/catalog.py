@@ -14,18 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.lake.books.columns import integers, take
-from pregao.lake.books.legacy_reader import (
+from pregao.lake.books.reader import (
+    BINARY,
     ENTRIES,
+    EPOCH,
+    INSTRUMENTS,
     LEGACY,
     SNAPSHOTS,
     SOURCES,
-    LegacyReader,
-    translated_tables,
-)
-from pregao.lake.books.reader import (
-    BINARY,
-    EPOCH,
-    INSTRUMENTS,
     InputFile,
     InputFiles,
     InputReader,
@@ -202,6 +198,8 @@ class FileCatalog:
 
     def _legacy_inputs(self, day: date, channel: int) -> InputFiles:
         """Return those of the legacy feed, without instruments that the binary feed has."""
+        from pregao.lake.books.legacy_reader import LegacyReader, translated_tables
+
         if (day, channel) not in self._legacy:
             files = self._files(SOURCES.values(), day, channel)
             number, tables = (day - EPOCH).days, translated_tables()
@@ -230,7 +228,11 @@ class FileCatalog:
         return frozenset(found)
 
     def _table(self, template: int) -> InputTable:
-        return self._tables.get(template) or translated_tables()[template]
+        if template in self._tables:
+            return self._tables[template]
+        from pregao.lake.books.legacy_reader import translated_tables
+
+        return translated_tables()[template]
 
     def _files(
         self, templates: Iterable[int], day: date, channel: int

@@ -37,7 +37,13 @@ from pregao.lake.books.legacy_messages import (
 )
 from pregao.lake.books.legacy_versions import TimeSlots
 from pregao.lake.books.reader import (
+    ENTRIES,
     INSTRUMENTS,
+    LEGACY,
+    LISTED,
+    SNAPSHOTS,
+    SOURCES,
+    STATUSES,
     InputFiles,
     InputReader,
     InputTable,
@@ -73,16 +79,6 @@ STATUS_COLUMNS: Final = (
 HOME: Final = "BVMF"
 """Exchange whose groups are named by code alone: codes repeat between exchanges."""
 
-LEGACY: Final = "legacy"
-"""Name of the legacy protocol."""
-ENTRIES, SNAPSHOTS, LISTED, STATUSES = -1, -2, -3, -4
-SOURCES: Final = {
-    "legacy_incremental_refresh": ENTRIES,
-    "legacy_snapshot_full_refresh": SNAPSHOTS,
-    "legacy_security_list": LISTED,
-    "legacy_security_status": STATUSES,
-}
-"""Its tables, with numbers that no template has."""
 _LIST_COLUMNS = (
     "security_id", "symbol", "security_group", "sending_time_ns", "index_in_packet", "stream",
     "security_update_action",
@@ -300,11 +296,6 @@ def _texts(schema: Any) -> frozenset[str]:
     """Return the text columns whose values repeat."""
     texts = {field.name for field in schema if pa.types.is_string(field.type)}
     return frozenset(texts - NUMBERS_AS_TEXTS)
-
-
-def open_reader(lake: Location, inputs: InputFiles) -> InputReader:
-    """Return the reader for the feed that delivered a channel's day."""
-    return LegacyReader(lake, inputs) if inputs.protocol == LEGACY else InputReader(lake, inputs)
 
 
 class LegacyReader(InputReader):

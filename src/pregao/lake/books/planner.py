@@ -18,8 +18,7 @@ from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers
 from pregao.lake.books.coverage import day_coverage, find_gaps
 from pregao.lake.books.day_loader import read_headers
-from pregao.lake.books.legacy_reader import LEGACY, open_reader
-from pregao.lake.books.reader import InputReader, SecurityRange
+from pregao.lake.books.reader import LEGACY, InputReader, SecurityRange, open_reader
 from pregao.lake.books.task import BookTask, BuildSettings, DayInputs
 from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET
 from pregao.umdf.sequencing import version_distance

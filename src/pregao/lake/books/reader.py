@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,17 @@ from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER
 EPOCH = date(1970, 1, 1)
 BINARY = "umdf"
 """Protocol of the binary feed."""
+
+LEGACY: Final = "legacy"
+"""Name of the legacy protocol."""
+ENTRIES, SNAPSHOTS, LISTED, STATUSES = -1, -2, -3, -4
+SOURCES: Final = {
+    "legacy_incremental_refresh": ENTRIES,
+    "legacy_snapshot_full_refresh": SNAPSHOTS,
+    "legacy_security_list": LISTED,
+    "legacy_security_status": STATUSES,
+}
+"""Its tables, with numbers that no template has."""
 
 INSTRUMENTS = 0
 """Key of the instruments table among the templates."""
@@ -585,3 +596,13 @@ def _filtered(
     if last - first + 1 == len(chosen):  # files are sorted: usually one run
         return rows.take(slice(first, last + 1))
     return rows.take(chosen)
+
+
+def open_reader(lake: Location, inputs: InputFiles) -> InputReader:
+    """Return the reader for the feed that delivered a channel's day."""
+    if inputs.protocol != LEGACY:
+        return InputReader(lake, inputs)
+    # Most lakes have no legacy feed: its modules are imported when it is read.
+    from pregao.lake.books.legacy_reader import LegacyReader
+
+    return LegacyReader(lake, inputs)

@@ -19,8 +19,7 @@ from pregao.feed.replay.outcomes import InconsistentUpdatesError
 from pregao.feed.replay.snapshots import Snapshots
 from pregao.feed.replay.statistics import PhaseChanges
 from pregao.lake.books.day_loader import DayReader
-from pregao.lake.books.legacy_reader import open_reader
-from pregao.lake.books.reader import InputFiles, SecurityRange
+from pregao.lake.books.reader import InputFiles, SecurityRange, open_reader
 from pregao.lake.books.schemas import AUDIT, BOOKS, GAPS_SPEC
 from pregao.lake.books.ticks import as_table, audit_columns, book_rows, gap_rows
 from pregao.lake.books.writers import BookWriter, DayFile

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pregao.arrays import arrow_numbers
 from pregao.lake.sql.query_guard import Tree, walk
 from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.views.definitions import View, key_columns, own_columns
@@ -301,7 +302,7 @@ def admitted(actions: Any, scans: Sequence[Condition]) -> Any:
     wanted = np.zeros(actions.num_rows, bool)
     for scan in scans:
         wanted |= _may_hold(actions, scan)
-    return actions.filter(pa.array(wanted))
+    return actions.filter(arrow_numbers(wanted))
 
 
 def _may_hold(actions: Any, condition: Condition) -> Any:

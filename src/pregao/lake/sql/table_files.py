@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.lake.sql.duckdb_session import quoted_name, quoted_text
@@ -103,7 +104,9 @@ def open_files(connection: Any, view: str, table: TableFiles) -> None:
 
 def column_kinds(connection: Any, declared: Any) -> dict[str, str]:
     """Return the DuckDB type names of a table's columns."""
-    empty = connection.from_arrow(declared.empty_table())
+    # `empty_table` would import pandas.
+    columns = [pa.nulls(0, field.type) for field in declared]
+    empty = connection.from_arrow(pa.Table.from_arrays(columns, schema=declared))
     return dict(zip(empty.columns, map(str, empty.types), strict=True))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pregao.arrays import BoolArray, Int64Array
+from pregao.arrays import BoolArray, Int64Array, arrow_numbers, arrow_texts
 
 # Physical types of columns.
 INT32, INT64, TEXT = 1, 2, 6
@@ -95,8 +95,8 @@ class FlatColumn:
             valid = None
         if self.texts is not None:
             mask = None if valid is None else ~valid
-            labels = pa.array(self.values.astype(np.int32), mask=mask)
-            named = pa.DictionaryArray.from_arrays(labels, pa.array(self.texts, pa.string()))
+            labels = arrow_numbers(self.values.astype(np.int32), mask)
+            named = pa.DictionaryArray.from_arrays(labels, arrow_texts(self.texts))
             return named if as_dictionary else named.cast(pa.string())
         bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         if pa.types.is_decimal128(self.kind):
