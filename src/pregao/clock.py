@@ -21,6 +21,11 @@ DAY = 24 * HOUR
 MAX_DURATION = 36_500 * DAY
 """Maximum span: added to any market time, the sum still fits 64 bits."""
 
+MARKET_ZONE = "America/Sao_Paulo"
+"""Time zone of the market, by its name in the tz database."""
+_EARLIEST_NS = 10**17
+"""Integers below it, 3 March 1973 in nanoseconds, are times in a larger unit."""
+
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)")
 _SPANS = {
     "ns": 1,
@@ -69,10 +74,14 @@ def parse_ns(text: str, zone: tzinfo = UTC) -> int:
     """Parse an ISO 8601 time or an integer of nanoseconds since 1970.
 
     A time without an offset is in ``zone``.
+
+    Raises:
+        UsageError: The integer counts seconds, milliseconds or microseconds.
+        ValueError: The text is not a time.
     """
     text = text.strip()
     if text.lstrip("-").isdigit() and len(text.lstrip("-")) > 8:
-        return int(text)
+        return nanoseconds(int(text))
     head, dot, tail = text.partition(".")
     digits = tail[: len(tail) - len(tail.lstrip("0123456789"))]
     offset = tail[len(digits) :]
@@ -84,6 +93,23 @@ def parse_ns(text: str, zone: tzinfo = UTC) -> int:
     # Whole seconds only: datetime arithmetic is exact for them.
     elapsed = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (elapsed.days * 86_400 + elapsed.seconds) * SECOND + int(digits.ljust(9, "0") or "0")
+
+
+def nanoseconds(value: int) -> int:
+    """Return an integer time, or raise `UsageError` if it is not one in nanoseconds since 1970."""
+    if not 0 < abs(value) < _EARLIEST_NS:
+        return value
+    digits = len(str(abs(value)))
+    unit, zeros = next(
+        (unit, zeros)
+        for unit, longest, zeros in (("seconds", 11, 9), ("milliseconds", 14, 6),
+                                     ("microseconds", 17, 3))
+        if digits <= longest
+    )  # fmt: skip
+    raise UsageError(
+        f"{value} is not a time in nanoseconds since 1970: they have 18 or 19 digits. If it is in "
+        f"{unit}, append {zeros} zeros."
+    )
 
 
 def parse_span(text: str, option: str) -> int:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from pregao.api.arguments import moment_ns
 from pregao.cli.config import Configuration, configuration, read_configuration
 from pregao.cli.option_values import feeds, moment
 from pregao.errors import UsageError
@@ -134,7 +135,9 @@ def test_an_error_in_the_file_does_not_affect_commands_that_do_not_need_it(prega
 def test_a_time_without_a_zone_is_one_of_the_zone_that_was_set(elsewhere, monkeypatch, capsys):
     text = "2026-05-21T10:00:00"
     assert moment(text, "--at") == TEN_IN_BRAZIL - 3 * 3600 * 10**9
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == (
+        f"pregao: --at {text} in UTC is 2026-05-21T10:00:00.000000000Z\n"
+    )
     write(elsewhere, 'tz = "America/Sao_Paulo"')
     assert moment(text, "--at") == TEN_IN_BRAZIL
     assert capsys.readouterr().err == (
@@ -145,6 +148,22 @@ def test_a_time_without_a_zone_is_one_of_the_zone_that_was_set(elsewhere, monkey
     for whole in ("2026-05-21T13:00:00Z", "2026-05-21T10:00:00-03:00", str(TEN_IN_BRAZIL)):
         assert moment(whole, "--at") == TEN_IN_BRAZIL
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("digits", "unit", "zeros"),
+    [("1779368400", "seconds", 9), ("1779368400000", "milliseconds", 6),
+     ("1779368400000000", "microseconds", 3), ("-1779368400", "seconds", 9)],
+)  # fmt: skip
+def test_an_integer_that_does_not_count_nanoseconds_is_refused(digits, unit, zeros):
+    sentence = f"^{digits} is not a time in nanoseconds .* If it is in {unit}, append {zeros} zeros"
+    with pytest.raises(UsageError, match=sentence):
+        moment(digits, "--at")
+    with pytest.raises(UsageError, match=sentence):
+        moment_ns(int(digits))
+    with pytest.raises(UsageError, match=sentence):
+        moment_ns(digits)
+    assert moment_ns(int(digits + "0" * zeros)) == int(digits + "0" * zeros)
 
 
 def test_an_unknown_zone(pregao, elsewhere):

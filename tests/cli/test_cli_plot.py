@@ -51,6 +51,33 @@ def test_the_name_determines_the_format(lake, tmp_path):
     assert pregao.plot.depth(lake, "PETR4")._repr_png_().startswith(PNG)
 
 
+def texts(chart):
+    """The headings of a chart, and the labels of its lowest axis."""
+    return [each.get_text() for each in chart.texts] + [chart.axes[-1].get_xlabel()]
+
+
+def test_times_are_read_and_shown_in_utc_unless_a_zone_is_named(lake):
+    counted = "symbol = 'PETR4' AND NOT busted AND sets_last_price"
+    times = lake.table("trades", columns=["time"], where=counted)["time"].to_pylist()
+    first, middle = times[0], times[len(times) // 2]
+    until = f"{middle:%Y-%m-%d %H:%M:%S}"
+    utc = pregao.plot.tape(lake, "PETR4", until=until)
+    assert f"{first:%Y-%m-%d}, {first:%H:%M:%S} to" in texts(utc)[1]
+    assert texts(utc)[1].endswith("(UTC)")
+    assert texts(utc)[2] == "time (UTC)"
+    there = f"{middle:%Y-%m-%d} {middle.hour - 3:02}:{middle:%M:%S}"
+    local = pregao.plot.tape(lake, "PETR4", until=there, tz="America/Sao_Paulo")
+    assert texts(local)[2] == "time (America/Sao_Paulo)"
+    assert f", {first.hour - 3:02}:{first:%M:%S} to" in texts(local)[1]
+    dots = [
+        [each.get_offsets().tolist() for each in chart.axes[0].collections]
+        for chart in (utc, local)
+    ]
+    assert dots[0] == dots[1] != []
+    at = f"{until}.5"
+    assert f"{at} (UTC), " in texts(pregao.plot.depth(lake, "PETR4", at))[1]
+
+
 def test_the_depth_is_that_of_the_book(lake):
     book = lake.book("PETR4")
     (axes,) = pregao.plot.depth(book).axes

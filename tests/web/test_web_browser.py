@@ -3,6 +3,7 @@
 import time
 from contextlib import suppress
 from datetime import date
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -453,6 +454,48 @@ def test_no_text_of_a_capture_becomes_markup(opened, lake_path):
         )
         assert page.evaluate("window.hacked") is None
         watched.close()
+
+
+def linked(opened, server, **words):
+    """The page that a link opens, once it has answered: its notice, and the instrument shown."""
+    watched = opened(f"{server.url}#{urlencode(words)}")
+    page = watched.page
+    until(page, "!!window.__pregao && __pregao.page.day !== null && __pregao.drawn.loading === 0")
+    until(page, "__pregao.page.about !== null || !document.querySelector('#notice').hidden")
+    assert watched.errors == []
+    return page
+
+
+def test_a_link_opens_what_it_names_or_says_what_the_lake_does_not_have(opened, server, market):
+    listed = market.search(date.fromisoformat(DAY), "")["instruments"]
+    other = listed[-1]
+    page = linked(opened, server, day=DAY, symbol=other["symbol"], id=other["id"])
+    assert settled(page)["symbol"] == other["symbol"]
+    page = linked(opened, server, symbol=other["symbol"])
+    assert settled(page)["symbol"] == other["symbol"]
+    for words, notice in (
+        ({"day": "2026-05-22", "symbol": other["symbol"]}, "names 2026-05-22, of which this lake"),
+        ({"day": DAY, "symbol": "NOBODY3"}, f"names NOBODY3, which has no book on {DAY}"),
+        ({"day": DAY, "symbol": other["symbol"], "id": "7"}, f"{other['symbol']}, ID 7, which"),
+    ):
+        page = linked(opened, server, **words)
+        assert notice in page.inner_text("#notice")
+        assert page.evaluate("__pregao.page.about") is None
+        assert page.inner_text("#symbol") == "–"
+    # The next choice is shown, and a link typed into the address bar is followed.
+    page.evaluate(f"location.hash = '#day={DAY}&symbol={other['symbol']}'")
+    until(page, f"__pregao.drawn.symbol === '{other['symbol']}'")
+    assert page.is_hidden("#notice")
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1440])
+def test_the_page_names_the_zone_of_its_times(opened, width):
+    page = opened(viewport={"width": width, "height": 800}).page
+    settled(page)
+    assert page.inner_text("#zone") == "times in UTC"
+    box = page.locator("#zone").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
 
 
 def test_a_lost_server_is_reported(opened, market):

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pregao.clock import parse_ns
+from pregao.clock import nanoseconds, parse_ns
 from pregao.errors import UsageError
 
 UTC = "UTC"
@@ -24,7 +24,7 @@ E = TypeVar("E", bound=Enum)
 def moment_ns(at: Time | Any, tz: str = UTC) -> int:
     """Return a time in nanoseconds since 1970; one without an offset is in the time zone ``tz``."""
     if isinstance(at, int) and not isinstance(at, bool):
-        return at
+        return nanoseconds(at)
     text = at.isoformat() if isinstance(at, datetime) else str(at)
     try:
         return parse_ns(text, time_zone(tz))

@@ -24,6 +24,7 @@ from pregao.api.book_levels import Level, Order, ladder_text, levels, orders, pr
 from pregao.api.table_types import PRICES, Prices, pandas_frame, polars_typed, timestamps_in
 from pregao.book.state import State
 from pregao.book.updates import Side
+from pregao.clock import format_ns
 from pregao.errors import UsageError
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
@@ -76,7 +77,8 @@ class LakeBook:
 
     def __str__(self) -> str:
         name = self.symbol or str(self.security_id)
-        return f"{name} {self.date}: {self.state.name.lower()}\n{ladder_text(self.bids, self.asks)}"
+        when = str(self.date) if self.at_ns is None else format_ns(self.at_ns)
+        return f"{name} {when}: {self.state.name.lower()}\n{ladder_text(self.bids, self.asks)}"
 
 
 class Lake:

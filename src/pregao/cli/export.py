@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
 import typer
 
 from pregao.cli import options
+from pregao.clock import MARKET_ZONE
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ EPILOG = "\n\n".join(
         "instrument. A book has one row per order: bids first, each side in order of priority.",
     )
 )
-
-SAO_PAULO = "America/Sao_Paulo"
-"""Default time zone of LOBSTER's seconds after midnight: the exchange's."""
 
 
 class ExportKind(StrEnum):
@@ -198,7 +196,7 @@ def write_third_party(
         for day in selection.dates or (None,)
     ]
     found = files_of(
-        store, wanted, instruments, output, depth, zone or SAO_PAULO, safe_csv=safe_csv
+        store, wanted, instruments, output, depth, zone or MARKET_ZONE, safe_csv=safe_csv
     )
     if output == "-":
         for each in found:

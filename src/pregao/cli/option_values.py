@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from datetime import UTC, date
+from datetime import UTC, date, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from pregao.cli.config import configuration
@@ -14,6 +14,7 @@ from pregao.clock import format_ns, parse_ns
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
 
+_ANOTHER_ZONE = timezone(timedelta(hours=1))
 LATEST_NS = (1 << 63) - 1
 """Latest time that a column of nanoseconds can represent."""
 
@@ -43,8 +44,8 @@ def numbers(values: Iterable[str] | None, option: str, limit: int) -> frozenset[
 def moment(text: str | None, option: str, tz: str | None = None) -> int | None:
     """Parse a time, ISO 8601 or nanoseconds since 1970, into nanoseconds since 1970.
 
-    A time without a zone is read in ``tz``, else in the configured zone, else in UTC; if that is
-    not UTC, the resulting UTC time is printed to standard error.
+    A time without a zone is read in ``tz``, else in the configured zone, else in UTC, and the
+    resulting UTC time is printed to standard error.
     """
     if text is None:
         return None
@@ -62,7 +63,7 @@ def moment(text: str | None, option: str, tz: str | None = None) -> int | None:
             f"{option} must be a time from 1970 to 2262 (nanoseconds in 63 bits), "
             f"was {_short(text)}."
         )
-    if when != parse_ns(text):
+    if parse_ns(text) != parse_ns(text, _ANOTHER_ZONE):  # it has no offset
         sys.stderr.write(f"pregao: {option} {text} in {zone_name} is {format_ns(when)}\n")
     return when
 

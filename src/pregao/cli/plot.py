@@ -22,12 +22,11 @@ EPILOG = "\n\n".join(
         "pregao plot depth PETR4 --lake lake --at 2026-05-21T13:00:00 -o depth.svg",
         "pregao plot bars PETR4 --lake lake --interval 1m -o bars.png",
         "pregao plot latency --lake lake -o latency.png",
-        "Times are shown in the zone of --tz (default: America/Sao_Paulo). Requires matplotlib: "
+        "Times are read and shown in UTC, or in the zone of --tz. Requires matplotlib: "
         "pip install 'pregao\\[plot]'.",
     )
 )
 ENDINGS = (".png", ".svg", ".pdf")
-SAO_PAULO = "America/Sao_Paulo"
 
 
 class ChartKind(StrEnum):
@@ -99,7 +98,7 @@ def plot(
     extras.require("matplotlib")
     files = NewFiles(force=force)
     files.check(output)
-    zone = tz or configuration().tz or SAO_PAULO
+    zone = tz or configuration().tz or "UTC"
     days = option_values.days([day]) if day else [None]
     times = (
         option_values.moment(at, "--at", zone),

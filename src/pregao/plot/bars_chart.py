@@ -6,14 +6,13 @@ from datetime import date
 
 import numpy as np
 
-from pregao.api.arguments import Time
+from pregao.api.arguments import UTC, Time
 from pregao.lake.analytics.bars import known_intervals
 from pregao.plot.queries import LakeLike, answer, span_of
 from pregao.plot.style import (
     ACCENT,
     BUY,
     MUTED,
-    SAO_PAULO,
     SELL,
     Chart,
     counts,
@@ -42,7 +41,7 @@ def bars(
     since: Time | None = None,
     until: Time | None = None,
     *,
-    tz: str = SAO_PAULO,
+    tz: str = UTC,
     day: date | str | None = None,
 ) -> Chart:
     """Plot the bars of an instrument, with their VWAP and volume.

@@ -6,7 +6,7 @@ from datetime import date
 
 import numpy as np
 
-from pregao.api.arguments import Time
+from pregao.api.arguments import UTC, Time
 from pregao.api.lake import LakeBook
 from pregao.errors import NothingFoundError
 from pregao.plot.queries import LakeLike, opened
@@ -14,13 +14,12 @@ from pregao.plot.style import (
     BUY,
     INK,
     MUTED,
-    SAO_PAULO,
     SELL,
     Chart,
     counts,
     legend,
+    moment_text,
     picture,
-    span_text,
 )
 
 
@@ -30,7 +29,7 @@ def depth(
     at: Time | None = None,
     *,
     levels: int = 60,
-    tz: str = SAO_PAULO,
+    tz: str = UTC,
     day: date | str | None = None,
 ) -> Chart:
     """Plot the cumulative quantity of a book's sides by price.
@@ -57,11 +56,9 @@ def depth(
     ]
     if not any(sides):
         raise NothingFoundError(f"There is nothing to draw: the book of {name} is empty.")
-    when = book.sending_time_ns
-    time_text = "" if when is None else span_text(when, when, tz).replace(" to ", "|").split("|")[0]
-    figure, (axes,) = picture(
-        f"{name}: depth of the book", f"{time_text} ({tz}), {book.state.name.lower()}"
-    )
+    when = book.sending_time_ns if book.at_ns is None else book.at_ns
+    time_text = "" if when is None else f"{moment_text(when, tz)}, "
+    figure, (axes,) = picture(f"{name}: depth of the book", f"{time_text}{book.state.name.lower()}")
     for side, colour, label in zip(sides, (BUY, SELL), ("bids", "asks"), strict=True):
         if not side:
             continue

@@ -6,12 +6,11 @@ from datetime import date
 
 import numpy as np
 
-from pregao.api.arguments import Time
+from pregao.api.arguments import UTC, Time
 from pregao.errors import NothingFoundError
 from pregao.plot.queries import LakeLike, answer, span_of
 from pregao.plot.style import (
     BUY,
-    SAO_PAULO,
     SELL,
     Chart,
     legend,
@@ -46,7 +45,7 @@ def gaps(
     since: Time | None = None,
     until: Time | None = None,
     *,
-    tz: str = SAO_PAULO,
+    tz: str = UTC,
     day: date | str | None = None,
 ) -> Chart:
     """Plot the gaps in the packet sequences of all channels, by feed.

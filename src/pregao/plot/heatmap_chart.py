@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-from pregao.api.arguments import Time
+from pregao.api.arguments import UTC, Time
 from pregao.errors import NothingFoundError, UsageError
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS
 from pregao.plot.queries import ChartRange, LakeLike, answer, span_of
 from pregao.plot.style import (
     MUTED,
-    SAO_PAULO,
     Chart,
     counts,
     legend,
@@ -61,7 +60,7 @@ def heatmap(
     until: Time | None = None,
     *,
     levels: int = 10,
-    tz: str = SAO_PAULO,
+    tz: str = UTC,
     day: date | str | None = None,
 ) -> Chart:
     """Plot the levels of the table ``ticks`` over time, with the trades.

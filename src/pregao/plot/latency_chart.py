@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from pregao.api.arguments import Time
+from pregao.api.arguments import UTC, Time
 from pregao.errors import UsageError
 from pregao.lake.analytics.latency import MEASURES
 from pregao.plot.queries import LakeLike, answer, span_of
@@ -18,7 +18,6 @@ from pregao.plot.style import (
     BUY,
     INK,
     MUTED,
-    SAO_PAULO,
     SELL,
     Chart,
     legend,
@@ -51,7 +50,7 @@ def latency(
     since: Time | None = None,
     until: Time | None = None,
     *,
-    tz: str = SAO_PAULO,
+    tz: str = UTC,
     day: date | str | None = None,
 ) -> Chart:
     """Plot a measure of the table ``latency``: its distribution, and its percentiles over time.

@@ -16,7 +16,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-SAO_PAULO = "America/Sao_Paulo"
 INK, MUTED, GRID, PAPER = "#1b2733", "#6b7885", "#e6eaee", "#ffffff"
 BUY, SELL, NEITHER = "#0b8f7a", "#d6473f", "#8795a1"
 ACCENT = "#2f6fde"
@@ -96,6 +95,7 @@ def time_axis(axes: Any, zone: str) -> None:
     formatter = library.ConciseDateFormatter(locator, tz=tz, show_offset=False)
     formatter.formats[3:] = ["%H:%M", "%H:%M", "%H:%M:%S"]
     formatter.zero_formats[3:] = ["%H:%M", "%H:%M", "%H:%M"]
+    axes.set_xlabel(f"time ({zone})", color=MUTED)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(formatter)
 
@@ -121,6 +121,13 @@ def span_text(first: int, last: int, zone: str) -> str:
     day: date = begin.astimezone(tz).date()
     times = f"{begin.astimezone(tz):%H:%M:%S} to {end.astimezone(tz):%H:%M:%S}"
     return f"{day.isoformat()}, {times} ({zone})"
+
+
+def moment_text(when_ns: int, zone: str) -> str:
+    """Format a time: day, time of day to the nanosecond if it has one, and time zone."""
+    seconds, rest = divmod(when_ns, _SECOND)
+    part = f".{rest:09d}".rstrip("0").rstrip(".")
+    return f"{datetime.fromtimestamp(seconds, ZoneInfo(zone)):%Y-%m-%d %H:%M:%S}{part} ({zone})"
 
 
 def legend(axes: Any, columns: int = 4) -> None:

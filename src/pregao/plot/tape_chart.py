@@ -6,13 +6,12 @@ from datetime import date
 
 import numpy as np
 
-from pregao.api.arguments import Time
+from pregao.api.arguments import UTC, Time
 from pregao.plot.queries import LakeLike, answer, span_of
 from pregao.plot.style import (
     BUY,
     MUTED,
     NEITHER,
-    SAO_PAULO,
     SELL,
     Chart,
     counts,
@@ -41,7 +40,7 @@ def tape(
     since: Time | None = None,
     until: Time | None = None,
     *,
-    tz: str = SAO_PAULO,
+    tz: str = UTC,
     day: date | str | None = None,
 ) -> Chart:
     """Plot the trades of an instrument, without busted ones.

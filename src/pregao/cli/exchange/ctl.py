@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pregao.cli import options
+from pregao.cli import option_values, options
 from pregao.errors import UsageError
 
 CTL_EPILOG = "\n\n".join(
@@ -234,7 +234,7 @@ def trade(
         kind=kind,
         crossed=crossed,
         out_of_sequence=out_of_sequence,
-        time_ns=_time(at),
+        time_ns=option_values.moment(at, "--at"),
         days=days,
         rate=rate,
     )
@@ -264,21 +264,8 @@ def amend_trade(
         quantity=quantity,
         buyer=buyer,
         seller=seller,
-        time_ns=_time(at),
+        time_ns=option_values.moment(at, "--at"),
     )
-
-
-def _time(text: str | None) -> int | None:
-    if text is None:
-        return None
-    from pregao.clock import parse_ns
-
-    try:
-        return parse_ns(text)
-    except ValueError:
-        raise UsageError(
-            f"--at must be a time such as 2026-05-21T15:30:00Z, was {text!r}."
-        ) from None
 
 
 @ctl.command(epilog="Example: pregao exchange ctl cancel 4760")

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
+from pregao.clock import MARKET_ZONE
 from pregao.errors import UsageError
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports import databento, hftbacktest
@@ -63,7 +64,7 @@ def files_of(
     instruments: Sequence[BookInstrument],
     output: str,
     depth: int = 10,
-    zone: str = "America/Sao_Paulo",
+    zone: str = MARKET_ZONE,
     *,
     safe_csv: bool = False,
 ) -> Iterator[ExportFile]:

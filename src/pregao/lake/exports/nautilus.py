@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.arrays import Int64Array
-from pregao.clock import SECOND
+from pregao.clock import MARKET_ZONE, SECOND
 from pregao.lake.books.columns import prices
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
@@ -38,7 +38,7 @@ _ASSETS = by_name(
     "Product", {2: "COMMODITY", 3: "DEBT", 4: "FX", 5: "EQUITY", 6: "DEBT", 7: "INDEX"}
 )
 _OTHER_ASSET = "ALTERNATIVE"
-_MARKET = ZoneInfo("America/Sao_Paulo")
+_MARKET = ZoneInfo(MARKET_ZONE)
 _LATEST_S = 2**63 // SECOND
 COLUMNS = (
     "security_id", "channel", "min_price_increment", "min_lot_size", "currency", "isin_number",

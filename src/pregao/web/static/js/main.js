@@ -115,6 +115,7 @@ async function begin() {
   page.mode = config.mode;
   document.body.dataset.mode = config.mode;
   document.title = `Pregão · ${config.name}`;
+  find("#zone").textContent = `times in ${config.zone}`;
   if (config.mode === "live") {
     const { beginLive } = await import("./live.js");
     beginLive(page, config, { heatmap, bars, problem, quote, showQueue, COLUMNS, views });
@@ -122,22 +123,31 @@ async function begin() {
     return;
   }
   page.days = config.days;
-  find("#zone").textContent = config.zone;
   if (!config.days.length) {
     problem(`${config.name} has no books yet: run \`pregao ingest\`, \`pregao books\` and \`pregao analytics\` first.`, "info");
     return;
   }
   for (const { day } of config.days) find("#day").append(element("option", { value: day, text: day }));
-  const words = new URLSearchParams(location.hash.slice(1));
-  const known = config.days.find(({ day }) => day === words.get("day")) ?? config.days[0];
-  setDay(known.day);
-  if (words.get("view")) show(words.get("view"));
-  if (words.get("id") && known.day === words.get("day")) {
-    await open({ channel: words.get("channel"), id: words.get("id") }, Number(words.get("at")) || null);
-  } else {
-    await first();
-  }
+  window.addEventListener("hashchange", follow);
+  await follow();
   requestAnimationFrame(paint);
+}
+
+// Open what the URL names, or say what of it the lake does not have.
+async function follow() {
+  const words = new URLSearchParams(location.hash.slice(1));
+  const [day, symbol, id] = ["day", "symbol", "id"].map((name) => words.get(name));
+  const known = !day || page.days.some((one) => one.day === day);
+  setDay(known && day ? day : page.days[0].day);
+  if (words.get("view")) show(words.get("view"));
+  if (!known) return problem(`The link names ${day}, of which this lake has no books. Choose a day or an instrument.`);
+  if (!symbol && !id) return first();
+  const found = await trying(() => ask("/api/instruments", { day: page.day, q: symbol ?? id }));
+  if (!found) return;
+  const same = (one) => (!symbol || one.symbol === symbol) && (!id || one.id === id) && (!words.get("channel") || String(one.channel) === words.get("channel"));
+  const named = found.instruments.find(same);
+  if (named) return open(named, Number(words.get("at")) || null);
+  problem(`The link names ${[symbol, id].filter(Boolean).join(", ID ")}, which has no book on ${page.day}. Choose an instrument.`);
 }
 
 function setDay(day) {
