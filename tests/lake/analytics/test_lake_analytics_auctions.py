@@ -1,7 +1,9 @@
 """Auctions: their prices on the way, and the trades that end them."""
 
 from decimal import Decimal
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pregao.lake.analytics.run import analyse
@@ -188,6 +190,32 @@ def by_hand(tmp_path_factory):
     tape.event()
     tape.trade(DEFINED, 30, "9.10", 700)
     state("OPEN")
+    # Market operations enter trades while it goes on: before a price, and after the last one.
+    begin(("3.00", 100, 10))
+    tape.event()
+    tape.trade(DEFINED, 40, "3.10", 11)
+    tape.event()
+    theoretical("3.10", 120)
+    tape.event()
+    tape.trade(DEFINED, 50, "3.05", 22)
+    tape.event()
+    withdraw()
+    tape.trade(DEFINED, 60, "3.10", 90)
+    tape.trade(DEFINED, 70, "3.10", 30)
+    state("OPEN")
+    # Only such a trade, and no uncrossing.
+    begin(("2.00", 100, 10))
+    tape.event()
+    tape.trade(DEFINED, 80, "2.00", 33)
+    tape.event()
+    imbalance(1 << 8, 20)
+    tape.event()
+    withdraw()
+    state("OPEN")
+    # Not ended when the data ends.
+    begin(("1.00", 100, 10))
+    tape.event()
+    tape.trade(DEFINED, 90, "1.00", 44)
     tape.rows["instruments"] = [
         {"channel": CHANNEL, "security_id": DEFINED, "symbol": "HAND", "date": DATE}
     ]
@@ -207,7 +235,7 @@ def test_orders_withdrawn_for_the_uncrossing_were_published_before(by_hand):
             row["imbalance_side"],
             row["imbalance_size"],
         )
-        for row in by_hand
+        for row in by_hand[:5]
     ]
     assert published == [
         (Decimal("5.10"), Decimal("5.10"), 200, "BUY", 50),
@@ -225,4 +253,25 @@ def test_withdrawals_are_in_the_lists_of_their_auction(by_hand):
         None,
     ]
     assert [one["side"] for one in by_hand[1]["imbalances"]] == ["BUY", None]
-    assert len(by_hand) == 5
+    assert len(by_hand) == 8
+
+
+def test_trades_of_market_operations_during_an_auction_do_not_uncross_it(by_hand):
+    found = [
+        (row["uncross_price"], row["uncross_volume"], row["uncross_trades"]) for row in by_hand[4:]
+    ]
+    assert found == [
+        (Decimal("9.10"), 700, 1), (Decimal("3.10"), 120, 2), (None, 0, 0), (None, 0, 0)
+    ]  # fmt: skip
+    assert [row["theoretical_size"] for row in by_hand[5:]] == [120, 100, 100]
+
+
+def test_times_in_lists_are_stored_as_differences(lake):
+    """A dictionary of times that never repeat would be most of the table."""
+    (file,) = Path(lake.location.path, "auctions").rglob("*.parquet")
+    group = pq.read_metadata(file).row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    for name in ("theoretical", "imbalances"):
+        stored = columns[f"{name}.list.element.time_ns"]
+        assert "DELTA_BINARY_PACKED" in stored.encodings
+        assert stored.total_compressed_size < 8 * stored.num_values

@@ -2,8 +2,10 @@
 
 An instrument is in an auction while it is reserved or in the final closing call. The trades that
 end an auction precede the message of its end, in an earlier event or the same one, and have no
-execution summary. With them or earlier, the exchange may withdraw the theoretical price and the
-imbalance: the result of an auction is the last value published before that.
+execution summary. They have one price, and no theoretical price or imbalance is published after
+them: a trade that market operations enter while the auction goes on is none of them. With them or
+earlier, the exchange may withdraw the theoretical price and the imbalance: the result of an auction
+is the last value published before that.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import Column, DataFrame, F, Window, spark_type
-from pregao.lake.analytics.reading import INSTRUMENT, LakeDay, bit, withdrawn
+from pregao.lake.analytics.engine import DataFrame
+from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.status import STATUS, lines
 from pregao.lake.analytics.tables import PRICE, AnalyticsOptions, AnalyticsTable, column, conform
 from pregao.lake.analytics.trades import CONDITIONS, TRADES, stored_trades
 from pregao.umdf.phases import Status
-from pregao.umdf.templates import AUCTION_IMBALANCE, THEORETICAL_OPENING_PRICE, flag
+from pregao.umdf.templates import AUCTION_IMBALANCE, DELETED, THEORETICAL_OPENING_PRICE, flag
 
 KINDS = (Status.RESERVED.name, Status.FINAL_CLOSING_CALL.name)
 
@@ -60,194 +62,147 @@ COLUMNS = (
     column("end_event", pa.int64(), "Event of the channel that ended it."),
 )
 
-_MORE_BUYERS = flag("ImbalanceCondition", "ImbalanceMoreBuyers")
-_MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
-# Order within an event: messages that end an auction (withdrawals, trades), then the change of
-# state, then messages that follow from it.
-_BEFORE, _CHANGE, _AFTER = 0, 1, 2
+_VALUES = {
+    "kinds": list(KINDS),
+    "deleted": sorted(DELETED),
+    "more_buyers": flag("ImbalanceCondition", "ImbalanceMoreBuyers"),
+    "more_sellers": flag("ImbalanceCondition", "ImbalanceMoreSellers"),
+    "by_hand": CONDITIONS["crossed"] | CONDITIONS["out_of_sequence"] | CONDITIONS["on_behalf"],
+}
+
+_AUCTIONS = """
+WITH states AS (
+    -- A state from a snapshot is in effect from the last incremental message on.
+    SELECT channel, security_id, coalesce(event, "at") AS event, "at" AS place, line, security_group,
+        status AS kind, own_status, from_ns, until_ns, auction_end_ns, event AS message_event,
+        lead(event) OVER in_order AS next_event,
+        status IN (SELECT unnest($kinds)) AS in_auction,
+        status IS DISTINCT FROM lag(status) OVER in_order AS begins
+    FROM lines WHERE security_id IS NOT NULL
+    WINDOW in_order AS (PARTITION BY channel, security_id ORDER BY "at", line)
+),
+changes AS (
+    SELECT * EXCLUDE (in_auction, begins), CASE WHEN in_auction THEN CAST(
+        count(*) FILTER (in_auction AND begins) OVER (
+            PARTITION BY channel, security_id ORDER BY place, line
+        ) AS INTEGER) END AS number
+    FROM states
+),
+-- Possible trades of an uncrossing, as they were made: even those that were busted later.
+candidates AS (
+    SELECT channel, security_id, event, place,
+        {'event': event, 'place': place, 'price': original_price, 'size': original_size} AS trade
+    FROM trades
+    WHERE aggressor_side IS NULL AND trd_sub_type IS NULL AND NOT forward
+        AND original_trade_condition & $by_hand = 0
+),
+prices AS (
+    SELECT *, md_update_action NOT IN (SELECT unnest($deleted)) AS stands
+    FROM theoretical_prices
+),
+price_updates AS (
+    SELECT channel, security_id, event, place, stands, {
+        'place': place, 'event': event, 'time_ns': md_entry_timestamp_ns,
+        'price': CASE WHEN stands THEN md_entry_px END,
+        'size': CASE WHEN stands THEN md_entry_size END
+    } AS price
+    FROM prices
+),
+sides AS (
+    SELECT *, md_update_action NOT IN (SELECT unnest($deleted)) AS stands,
+        CASE WHEN imbalance_condition & $more_buyers <> 0 THEN 'BUY'
+            WHEN imbalance_condition & $more_sellers <> 0 THEN 'SELL'
+            ELSE 'BALANCED' END AS side
+    FROM imbalances
+),
+imbalance_updates AS (
+    SELECT channel, security_id, event, place, stands, {
+        'place': place, 'event': event, 'time_ns': md_entry_timestamp_ns,
+        'side': CASE WHEN stands THEN side END,
+        'size': CASE WHEN stands THEN md_entry_size END
+    } AS imbalance
+    FROM sides
+),
+-- Within an event, what ends an auction (0) precedes the change of state (1), and what follows
+-- from it (2) comes after it. A withdrawal belongs to the state before the change.
+steps AS (
+    SELECT *, 1 AS step FROM changes
+    UNION ALL BY NAME SELECT *, 0 AS step FROM candidates
+    UNION ALL BY NAME SELECT *, CASE WHEN stands THEN 2 ELSE 0 END AS step FROM price_updates
+    UNION ALL BY NAME SELECT *, CASE WHEN stands THEN 2 ELSE 0 END AS step FROM imbalance_updates
+),
+numbered AS (
+    SELECT *, last_value(CASE WHEN step = 1 THEN {'number': number} END IGNORE NULLS) OVER (
+        PARTITION BY channel, security_id ORDER BY event, step, place, line ROWS UNBOUNDED PRECEDING
+    ).number AS auction
+    FROM steps
+),
+within AS (
+    SELECT * FROM numbered WHERE auction IS NOT NULL
+),
+ended AS (
+    SELECT channel, security_id, auction,
+        arg_min_null(security_group, line) AS security_group,
+        arg_min_null(kind, line) AS kind,
+        arg_min_null(own_status, line) AS own_status,
+        arg_min_null(from_ns, line) AS start_ns,
+        arg_max_null(until_ns, line) AS end_ns,
+        arg_max(auction_end_ns, line) AS scheduled_end_ns,
+        greatest(count(DISTINCT auction_end_ns) - 1, 0) AS extensions,
+        arg_min_null(message_event, line) AS start_event,
+        arg_max_null(next_event, line) AS end_event,
+        coalesce(list({'time_ns': price.time_ns, 'price': price.price, 'size': price.size}
+            ORDER BY place) FILTER (price IS NOT NULL), []) AS theoretical,
+        coalesce(list({'time_ns': imbalance.time_ns, 'side': imbalance.side,
+            'size': imbalance.size} ORDER BY place) FILTER (imbalance IS NOT NULL), []) AS imbalances,
+        arg_max(price, place) AS last_price,
+        arg_max(price, place) FILTER (stands) AS standing_price,
+        arg_max(imbalance, place) AS last_imbalance,
+        arg_max(imbalance, place) FILTER (stands) AS standing_imbalance,
+        arg_max(trade, place) AS last_trade
+    FROM within GROUP BY channel, security_id, auction
+),
+uncrossings AS (
+    SELECT channel, security_id, auction, count(*) AS uncross_trades,
+        sum(trade.size) AS uncross_volume, any_value(trade.price) AS uncross_price
+    FROM within JOIN ended USING (channel, security_id, auction)
+    WHERE within.trade IS NOT NULL AND end_ns IS NOT NULL AND trade.price = last_trade.price
+        AND coalesce(standing_price.place < trade.place OR standing_price.event = trade.event, true)
+        AND coalesce(
+            standing_imbalance.place < trade.place OR standing_imbalance.event = trade.event, true
+        )
+    GROUP BY channel, security_id, auction
+),
+-- What was withdrawn only for the end had its last value before that. An imbalance that was
+-- withdrawn while prices continued did not exist at the end.
+results AS (
+    SELECT ended.*, uncross_price, coalesce(uncross_trades, 0) AS uncross_trades,
+        coalesce(uncross_volume, 0) AS uncross_volume,
+        CASE WHEN uncross_trades > 0 OR last_price.event IS NOT DISTINCT FROM end_event
+            THEN standing_price ELSE last_price END AS price,
+        CASE WHEN uncross_trades > 0
+                AND last_imbalance.place > coalesce(standing_price.place, 0)
+                OR last_imbalance.event IS NOT DISTINCT FROM end_event
+            THEN standing_imbalance ELSE last_imbalance END AS imbalance
+    FROM ended LEFT JOIN uncrossings USING (channel, security_id, auction)
+)
+SELECT *, price.price AS theoretical_price, price.size AS theoretical_size,
+    imbalance.side AS imbalance_side, imbalance.size AS imbalance_size
+FROM results
+"""
 
 
 def auctions(day: LakeDay, trades: DataFrame) -> DataFrame:
     """Return the day's auctions."""
-    states = _states(day)
-    rows = (
-        states.unionByName(_uncrossing(trades), allowMissingColumns=True)
-        .unionByName(_theoretical(day), allowMissingColumns=True)
-        .unionByName(_imbalances(day), allowMissingColumns=True)
+    found = day.query(
+        _AUCTIONS,
+        _VALUES,
+        lines=lines(day),
+        trades=trades,
+        theoretical_prices=day.messages(THEORETICAL_OPENING_PRICE),
+        imbalances=day.messages(AUCTION_IMBALANCE),
     )
-    so_far = Window.partitionBy(*INSTRUMENT).orderBy("event", "order", "at", "line")
-    running = F.last(F.when(F.col("order") == _CHANGE, F.struct("number")), ignorenulls=True)
-    placed = rows.withColumn("auction", running.over(so_far)["number"])
-    found = (
-        placed.where(F.col("auction").isNotNull())
-        .groupBy(*INSTRUMENT, "auction")
-        .agg(*_published_together())
-    )
-    uncrossed = F.col("uncross_trades") > 0
-    # An imbalance that was withdrawn while prices continued did not exist at the end.
-    price_at = F.coalesce("standing_price.place", F.lit(0))
-    completed = found.select(
-        "*",
-        *_before_the_end("price", ("price", "size"), "theoretical", uncrossed),
-        *_before_the_end(
-            "imbalance",
-            ("side", "size"),
-            "imbalance",
-            uncrossed & (F.col("last_imbalance.place") > price_at),
-        ),
-    )
-    return conform(day.with_symbols(completed), COLUMNS)
-
-
-def _before_the_end(
-    published: str, members: tuple[str, ...], name: str, uncrossed: Column
-) -> list[Column]:
-    """Return the last value; if it was withdrawn only for the uncrossing, the one before."""
-    last, standing = F.col(f"last_{published}"), F.col(f"standing_{published}")
-    for_the_end = uncrossed | last["event"].eqNullSafe(F.col("end_event"))
-    chosen = F.when(for_the_end, standing).otherwise(last)
-    return [chosen[member].alias(f"{name}_{member}") for member in members]
-
-
-def _states(day: LakeDay) -> DataFrame:
-    """Return the changes of state; those within an auction have its number."""
-    in_order = Window.partitionBy(*INSTRUMENT).orderBy("at", "line")
-    instrument_states = lines(day).where(F.col("security_id").isNotNull())
-    begins = F.col("status").isin(*KINDS) & ~F.col("status").eqNullSafe(
-        F.lag("status").over(in_order)
-    )
-    numbered = instrument_states.withColumn("begins", begins.cast("int")).withColumn(
-        "count", F.sum("begins").over(in_order).cast("int")
-    )
-    return numbered.select(
-        *INSTRUMENT,
-        # A state from a snapshot is in effect from the last incremental message on.
-        F.coalesce("event", "at").alias("event"),
-        F.lit(_CHANGE).alias("order"),
-        "at",
-        "line",
-        F.when(F.col("status").isin(*KINDS), F.col("count")).alias("number"),
-        "security_group",
-        F.col("status").alias("kind"),
-        "own_status",
-        "from_ns",
-        "until_ns",
-        "auction_end_ns",
-        F.col("event").alias("message_event"),
-        F.lead("event").over(in_order).alias("next_event"),
-    )
-
-
-def _uncrossing(trades: DataFrame) -> DataFrame:
-    """Return possible trades of an uncrossing, with original values and including busted ones."""
-    by_hand = F.lit(0)
-    for name in ("crossed", "out_of_sequence", "on_behalf"):
-        by_hand = by_hand.bitwiseOR(F.lit(CONDITIONS[name]))
-    uncrossing_trades = trades.where(
-        F.col("aggressor_side").isNull()
-        & F.col("trd_sub_type").isNull()
-        & ~F.col("forward")
-        & (F.col("original_trade_condition").bitwiseAND(by_hand) == 0)
-    )
-    return uncrossing_trades.select(
-        *INSTRUMENT,
-        "event",
-        F.lit(_BEFORE).alias("order"),
-        F.col("place").alias("at"),
-        F.struct(
-            F.col("original_price").alias("price"), F.col("original_size").alias("size")
-        ).alias("trade"),
-    )
-
-
-def _order() -> Column:
-    """Return the order within an event: a withdrawal belongs to the state before the change."""
-    return F.when(withdrawn(), _BEFORE).otherwise(_AFTER)
-
-
-def _theoretical(day: LakeDay) -> DataFrame:
-    stands = ~withdrawn()
-    return day.messages(THEORETICAL_OPENING_PRICE).select(
-        *INSTRUMENT,
-        "event",
-        _order().alias("order"),
-        F.col("place").alias("at"),
-        F.struct(
-            "place",
-            "event",
-            stands.alias("stands"),
-            F.col("md_entry_timestamp_ns").alias("time_ns"),
-            F.when(stands, F.col("md_entry_px")).alias("price"),
-            F.when(stands, F.col("md_entry_size")).alias("size"),
-        ).alias("price_update"),
-    )
-
-
-def _imbalances(day: LakeDay) -> DataFrame:
-    stands = ~withdrawn()
-    side = (
-        F.when(bit("imbalance_condition", _MORE_BUYERS), F.lit("BUY"))
-        .when(bit("imbalance_condition", _MORE_SELLERS), F.lit("SELL"))
-        .otherwise(F.lit("BALANCED"))
-    )
-    return day.messages(AUCTION_IMBALANCE).select(
-        *INSTRUMENT,
-        "event",
-        _order().alias("order"),
-        F.col("place").alias("at"),
-        F.struct(
-            "place",
-            "event",
-            stands.alias("stands"),
-            F.col("md_entry_timestamp_ns").alias("time_ns"),
-            F.when(stands, side).alias("side"),
-            F.when(stands, F.col("md_entry_size")).alias("size"),
-        ).alias("imbalance_update"),
-    )
-
-
-def _published_together() -> list[Column]:
-    """Return the aggregates of an auction's rows."""
-    change = F.when(F.col("order") == _CHANGE, F.col("line"))
-    return [
-        F.min_by("security_group", change).alias("security_group"),
-        F.min_by("kind", change).alias("kind"),
-        F.min_by("own_status", change).alias("own_status"),
-        F.min_by("from_ns", change).alias("start_ns"),
-        F.max_by("until_ns", change).alias("end_ns"),
-        F.max_by("auction_end_ns", F.when(F.col("auction_end_ns").isNotNull(), change)).alias(
-            "scheduled_end_ns"
-        ),
-        F.greatest(F.count_distinct("auction_end_ns") - 1, F.lit(0)).alias("extensions"),
-        F.max_by("trade.price", F.when(F.col("trade").isNotNull(), F.col("at"))).alias(
-            "uncross_price"
-        ),
-        F.coalesce(F.sum("trade.size"), F.lit(0)).alias("uncross_volume"),
-        F.count("trade").alias("uncross_trades"),
-        _in_order("price_update", "theoretical"),
-        _in_order("imbalance_update", "imbalances"),
-        *[
-            F.max_by(f"{kind}_update", F.when(counts, F.col("at"))).alias(f"{name}_{kind}")
-            for kind in ("price", "imbalance")
-            for name, counts in (
-                ("last", F.col(f"{kind}_update").isNotNull()),
-                ("standing", F.col(f"{kind}_update.stands")),
-            )
-        ],
-        F.min_by("message_event", change).alias("start_event"),
-        F.max_by("next_event", change).alias("end_event"),
-    ]
-
-
-def _in_order(published: str, name: str) -> Column:
-    """Return a list of the values in message order, in the type of the column."""
-    kind = next(field.type for field in COLUMNS if field.name == name)
-    members = [member.name for member in kind.value_type]
-    shaped = F.transform(
-        F.sort_array(F.collect_list(published)),
-        lambda one: F.struct(*[one[name] for name in members]),
-    )
-    return shaped.cast(spark_type(kind)).alias(name)
+    return conform(day.with_symbols(found), COLUMNS)
 
 
 def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:

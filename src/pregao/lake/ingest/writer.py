@@ -26,6 +26,7 @@ DELTA_CODED = frozenset(
         "md_insert_timestamp_ns",
         "md_entry_timestamp_ns",
         "transact_time_ns",
+        "time_ns",
         "aggressor_time_ns",
         "trade_id",
         "msg_seq_num",
