@@ -363,6 +363,72 @@ def apply_by_priority(
     return 0
 
 
+# --- Orders of a book ---
+
+
+@part
+def order_at(meta, queue, side, position):
+    """Return the slot of the order at a position of a book by position; -1 without one."""
+    count = meta[u(w.ORDERS + side)]
+    if position < 1 or position > count:
+        return np.int64(-1)
+    return np.int64(queue[u(side * (len(queue) >> 1) + count - position)])
+
+
+@part
+def first_orders(meta, queue, slots, ladder, by_position, side, count, found):
+    """Write the slots of the first orders of a side, which has at least ``count``."""
+    at = bottom(ladder, side) + meta[u(w.LEVELS + side)]
+    level = first = np.int64(-1)
+    for index in range(count):
+        if by_position:
+            found[u(index)] = order_at(meta, queue, side, index + 1)
+            continue
+        if first == level:
+            at -= 1
+            level = np.int64(ladder[u(at)])
+            first = slots[u(level + w.NEXT)]
+        found[u(index)] = first
+        first = slots[u(first + w.NEXT)]
+
+
+@part
+def place_at_price(meta, table, queue, slots, ladder, by_position, side, order_id, near):
+    """Return the position of an order among those of its price, from 1; 0 without the order.
+
+    In a book by position it is searched for from the position ``near`` outwards.
+    """
+    if not by_position:
+        bucket = find(table, order_id)
+        if bucket < 0:
+            return np.int64(0)
+        first = table[u(2 * bucket + 1)] - 1
+        level = slots[u(first + w.TAG)] >> w.LEVEL_SHIFT
+        place = slots[u(level + w.COUNT)]
+        after = slots[u(first + w.NEXT)]
+        while after != level:  # new orders are last, or before implied ones
+            place -= 1
+            after = slots[u(after + w.NEXT)]
+        return place
+    count = meta[u(w.ORDERS + side)]
+    position = np.int64(0)
+    for distance in range(count + near):
+        for candidate in (near - distance, near + distance):
+            first = order_at(meta, queue, side, candidate)
+            if first >= 0 and slots[u(first + w.KEY)] == order_id:
+                position = candidate
+                break
+        if position > 0:
+            break
+    if position == 0:
+        return np.int64(0)
+    at = bottom(ladder, side) + meta[u(w.LEVELS + side)] - 1
+    while position > slots[u(np.int64(ladder[u(at)]) + w.COUNT)]:
+        position -= slots[u(np.int64(ladder[u(at)]) + w.COUNT)]
+        at -= 1
+    return position
+
+
 @njit
 def in_queue_order(owners, sides, positions, prices, flags, orders):
     """Whether the orders of each owner are in queue order, by position or by priority.

@@ -47,7 +47,7 @@ def builds(kind, flags):
 
 
 @part
-def _begin(meta, top, instrument):
+def begin_book(meta, top, instrument):
     """Start another instrument with an empty book."""
     meta[w.STARTED] = 1
     meta[w.INSTRUMENT] = instrument
@@ -214,6 +214,49 @@ def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, siz
     return 0
 
 
+@part
+def apply_row(
+    by_position, market_depth, check, depth, meta, table, queue, slots, ranks, ladder,
+    kind, side, flags, order_id, price, size, previous, position, firm, inserted,
+):  # fmt: skip
+    """Apply one row to a book: 0, or a fault code; the book is then stale.
+
+    The caller has checked that slots are left.
+    """
+    code = np.int64(0)
+    if kind > w.REMOVE_TOP and kind != w.SNAPSHOT_ORDER and kind != w.OVERLAY:
+        code = np.int64(_reset_or_snapshot(
+            meta, table, slots, ranks, ladder, by_position, kind, size, previous
+        ))  # fmt: skip
+    elif not meta[w.STALE]:
+        if meta[w.SNAPSHOT] != (kind == w.SNAPSHOT_ORDER):
+            if meta[w.SNAPSHOT]:
+                code = np.int64(w.SNAPSHOT_INTERRUPTED)
+            else:
+                code = np.int64(w.SNAPSHOT_NOT_BEGUN)
+        elif market_depth > 0:
+            code = np.int64(apply_by_depth(
+                meta, slots, ranks, ladder, market_depth, kind, np.int64(side), price, size,
+                order_id, position,
+            ))  # fmt: skip
+        elif by_position:
+            code = np.int64(apply_by_position(
+                meta, queue, slots, ranks, ladder, depth, check, kind, np.int64(side), flags,
+                order_id, price, size, previous, position, firm, inserted,
+            ))  # fmt: skip
+        else:
+            code = np.int64(apply_by_priority(
+                meta, table, slots, ranks, ladder, depth, check, kind, np.int64(side), flags,
+                order_id, price, size, previous, position, firm, inserted,
+            ))  # fmt: skip
+        if kind != w.SNAPSHOT_ORDER:
+            meta[w.BUILDING] = builds(kind, flags)
+    if code != 0:
+        meta[w.STALE] = 1
+        meta[w.SNAPSHOT] = meta[w.BUILDING] = 0
+    return code
+
+
 @njit
 def replay(
     by_position, market_depth, check, depth, first_row, start, stop, finish,
@@ -274,7 +317,7 @@ def replay(
         if not started or instruments[u(i)] != instrument:
             wipe(meta, table, slots, ranks, ladder, by_position)
             instrument = instruments[u(i)]
-            _begin(meta, top, instrument)
+            begin_book(meta, top, instrument)
             started = True
         if meta[w.SLOTS_LEFT] < w.SLOTS_PER_ROW:
             status = w.BOOK_FULL
@@ -282,39 +325,12 @@ def replay(
         at = u(i)
         event = events[at]
         kind = kinds[at]
-        code = np.int64(0)
-        if kind > w.REMOVE_TOP and kind != w.SNAPSHOT_ORDER and kind != w.OVERLAY:
-            code = np.int64(_reset_or_snapshot(
-                meta, table, slots, ranks, ladder, by_position, kind, sizes[at], previouses[at]
-            ))  # fmt: skip
-        elif not meta[w.STALE]:
-            if meta[w.SNAPSHOT] != (kind == w.SNAPSHOT_ORDER):
-                if meta[w.SNAPSHOT]:
-                    code = np.int64(w.SNAPSHOT_INTERRUPTED)
-                else:
-                    code = np.int64(w.SNAPSHOT_NOT_BEGUN)
-            elif by_depth:
-                code = np.int64(apply_by_depth(
-                    meta, slots, ranks, ladder, market_depth, kind, np.int64(sides[at]),
-                    prices[at], sizes[at], order_ids[at], positions[at],
-                ))  # fmt: skip
-            elif by_position:
-                code = np.int64(apply_by_position(
-                    meta, queue, slots, ranks, ladder, depth, check, kind, np.int64(sides[at]),
-                    flags[at], order_ids[at], prices[at], sizes[at], previouses[at],
-                    positions[at], firms[at], inserteds[at],
-                ))  # fmt: skip
-            else:
-                code = np.int64(apply_by_priority(
-                    meta, table, slots, ranks, ladder, depth, check, kind, np.int64(sides[at]),
-                    flags[at], order_ids[at], prices[at], sizes[at], previouses[at],
-                    positions[at], firms[at], inserteds[at],
-                ))  # fmt: skip
-            if kind != w.SNAPSHOT_ORDER:
-                meta[w.BUILDING] = builds(kind, flags[at])
+        code = apply_row(
+            by_position, market_depth, check, depth, meta, table, queue, slots, ranks, ladder,
+            kind, sides[at], flags[at], order_ids[at], prices[at], sizes[at], previouses[at],
+            positions[at], firms[at], inserteds[at],
+        )  # fmt: skip
         if code != 0:
-            meta[w.STALE] = 1
-            meta[w.SNAPSHOT] = meta[w.BUILDING] = 0
             fault_row[meta[w.FAULTS]] = first_row + i
             fault_code[meta[w.FAULTS]] = code
             meta[w.FAULTS] += 1

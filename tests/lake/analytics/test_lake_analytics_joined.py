@@ -214,9 +214,9 @@ def test_trades_know_the_best_prices_before_their_event(ticked):
     assert known > 3
 
 
-def test_an_order_has_its_queue_position_at_its_price(ticked):
-    lake, ticks, after, _ = ticked
-    shown = {(row["security_id"], row["event"]) for row in ticks if row["state"] != "stale"}
+def test_an_order_has_its_queue_position_at_its_price(joined):
+    """However deep it is, and whether the event changed its level or not."""
+    lake, _, after, _ = joined
     sides = {"BUY": 0, "SELL": 1}
     entries, compared = {}, 0
     for order in sorted(rows(lake, "orders"), key=message_key):
@@ -226,14 +226,10 @@ def test_an_order_has_its_queue_position_at_its_price(ticked):
         else:
             assert order["queue_position"] is None
     for (key, side, price), orders in entries.items():
-        levels = after[key][sides[side]][:DEPTH]
-        counts = [count for at, _, count in levels if at == price]
+        [count] = [count for at, _, count in after[key][sides[side]] if at == price]
         for orders_after, order in enumerate(reversed(orders)):
-            if counts and key in shown:
-                assert order["queue_position"] == counts[0] - orders_after
-                compared += 1
-            else:
-                assert order["queue_position"] is None
+            assert order["queue_position"] == count - orders_after
+            compared += 1
     assert compared > 100
 
 
@@ -252,7 +248,7 @@ def test_orders_know_the_request_that_put_them_there(joined):
             continue
         known += 1
         assert request == [8, number + 1, 7000 + number, t5 - 20, t5 - 10]
-        assert (row["t1_ns"], row["t6_ns"]) == (t5 - 30 if number % 2 else None, t5 + 3)
+        assert (row["t1_ns"], row["t6_ns"]) == (t5 - 30 if number % 2 else None, t5 + 5)
     assert known == len(answered) > 20
 
 

@@ -3,10 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pregao.lake.analytics.order_positions import chains, removed_orders
 from pregao.lake.analytics.run import ANALYTICS
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.lake.analytics_support import analysed, assert_same_on_spark, messages, rows, truth_lines
@@ -135,102 +132,3 @@ def test_an_order_of_the_same_firm_side_and_price_follows_in_a_chain(lake_and_tr
         assert before["chain_position"] == row["chain_position"] - 1
         alike = ("side", "price", "firm")
         assert [before[name] for name in alike] == [row[name] for name in alike]
-
-
-@given(st.lists(st.integers(0, 5), max_size=30))
-def test_chains_lead_back_to_their_first_order(choices):
-    """Each new order replenishes one of the last few, or none."""
-    links = [
-        (number, number - choice) for number, choice in enumerate(choices, 1) if 0 < choice < number
-    ]
-    found = {order: (before, chain, index) for order, before, chain, index in chains(links)}
-    assert found.keys() == {order for link in links for order in link}
-    for order, (before, chain, index) in found.items():
-        assert before == dict(links).get(order)
-        steps = 1
-        while (earlier := dict(links).get(order)) is not None:
-            order, steps = earlier, steps + 1
-        assert (chain, index) == (order, steps)
-
-
-@st.composite
-def position_acts(draw):
-    """Messages about the positions of two sides, and the orders that each deletion removed."""
-    sides = {"BUY": [], "SELL": []}
-    acts, expected = [], []
-    for number in range(1, draw(st.integers(0, 40)) + 1):
-        side = draw(st.sampled_from(["BUY", "SELL"]))
-        orders = sides[side]
-        action = draw(
-            st.sampled_from(
-                ["NEW", "NEW", "NEW", "CHANGE", "DELETE", "DELETE_FROM", "DELETE_THRU", "EMPTY"]
-            )
-        )
-        if action != "NEW" and not orders:
-            continue
-        position, order = None, None
-        if action == "NEW":
-            position, order = draw(st.integers(1, len(orders) + 1)), number
-            orders.insert(position - 1, order)
-        elif action in ("CHANGE", "DELETE", "DELETE_FROM"):
-            position = draw(st.integers(1, len(orders)))
-            if action == "DELETE":
-                order = orders.pop(position - 1)
-            elif action == "DELETE_FROM":
-                expected += [(number, side, one) for one in orders[:position]]
-                sides[side] = orders[position:]
-        elif action == "DELETE_THRU":
-            sides[side] = []
-        else:
-            sides, side = {"BUY": [], "SELL": []}, None
-        acts.append({"side": side, "action": action, "position": position, "place": number,
-                     "secondary_order_id": order})  # fmt: skip
-    common = {"channel": 1, "security_id": 2, "event": 3, "time_ns": 4}
-    return [act | common for act in acts], expected
-
-
-@given(position_acts())
-def test_002_9_4_a_deletion_from_the_top_takes_the_first_positions(drawn):
-    acts, expected = drawn
-    found = [(row["place"], row["side"], row["secondary_order_id"]) for row in removed_orders(acts)]
-    assert found == expected
-
-
-def act(number, action, position, side="BUY", serial=None):
-    return {"channel": 1, "security_id": 2, "event": 3, "time_ns": 4, "place": serial or number,
-            "side": side, "action": action, "position": position,
-            "secondary_order_id": number}  # fmt: skip
-
-
-def test_a_side_is_known_again_from_the_snapshot_that_its_book_begins_with():
-    acts = [
-        act(1, "NEW", 5),
-        act(None, "LOST", 0, side=None, serial=2),
-        act(11, "SNAPSHOT", 1, serial=3),
-        act(21, "SNAPSHOT", 1, "SELL", serial=3),
-        act(12, "SNAPSHOT", 2, serial=3),
-        act(13, "NEW", 1, serial=4),
-        act(14, "DELETE_FROM", 2, serial=5),
-        act(15, "DELETE_FROM", 1, "SELL", serial=6),
-    ]
-    assert [(row["place"], row["secondary_order_id"]) for row in removed_orders(acts)] == [
-        (5, 13),
-        (5, 11),
-        (6, 21),
-    ]
-
-
-def test_a_side_without_its_beginning_is_left_alone_until_it_is_emptied():
-    acts = [
-        act(1, "NEW", 5),
-        act(2, "DELETE_FROM", 1),
-        act(3, "NEW", 1, "SELL"),
-        act(4, "DELETE_FROM", 1, "SELL"),
-        act(5, "EMPTY", None, None),
-        act(6, "NEW", 1),
-        act(7, "DELETE_FROM", 1),
-    ]
-    assert [(row["place"], row["secondary_order_id"]) for row in removed_orders(acts)] == [
-        (4, 3),
-        (7, 6),
-    ]

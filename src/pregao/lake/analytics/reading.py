@@ -267,7 +267,7 @@ class LakeDay:
         self.part = part
         self.facts = facts
         self.books = books
-        """Inputs of the books whose snapshots matter, if already known."""
+        """Inputs of the channels' books, if already known."""
         self._frames: dict[tuple[str, bool], DataFrame] = {}
         self._made: set[str] = set()
         self._once: dict[Hashable, DataFrame] = {}
@@ -340,7 +340,7 @@ class LakeDay:
         return F.when(version.isNull(), by_capture).when(version >= IMPLIED_SINCE, flagged)
 
     def book_inputs(self) -> Sequence[DayInputs]:
-        """Return the inputs of the books whose snapshots matter."""
+        """Return the inputs of the channels' books."""
         if not self.books:
             catalog = FileCatalog(LakeStore(self.tables.lake))
             channels = catalog.channels(self.date)

@@ -17,7 +17,6 @@ from pregao.errors import UsageError
 from pregao.extras import require
 from pregao.lake.analytics.auctions import AUCTIONS
 from pregao.lake.analytics.bars import BARS, kept_intervals, known_intervals
-from pregao.lake.analytics.order_snapshots import matters
 from pregao.lake.analytics.orders import ORDERS
 from pregao.lake.analytics.reading import ChannelFacts, LakeFiles
 from pregao.lake.analytics.registry import ANALYTICS, in_order
@@ -233,7 +232,7 @@ class _Build:
                 yield replace(task, facts=None)
                 continue
             inputs = self._inputs(day.date, channel)
-            books = tuple(own for own in inputs if matters(own)) if ORDERS in day.due else ()
+            books = tuple(inputs) if ORDERS in day.due else ()
             task = replace(task, facts=day.facts.get(channel), books=books)
             for part, rows in self._parts(inputs):
                 yield replace(task, part=part, rows=rows)

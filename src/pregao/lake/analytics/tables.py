@@ -47,7 +47,8 @@ class AnalyticsTable:
     name: str
     description: str
     columns: tuple[Any, ...]
-    build: Callable[[LakeDay, AnalyticsOptions], DataFrame]
+    build: Callable[[LakeDay, AnalyticsOptions], Any]
+    """Returns a frame, or an Arrow table or several in the order ``sort_by``."""
     templates: tuple[int, ...] = ()
     """Templates of its input messages."""
     others: tuple[str, ...] = ()

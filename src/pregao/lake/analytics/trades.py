@@ -191,39 +191,6 @@ def with_quotes(day: LakeDay, frame: DataFrame) -> DataFrame:
     )
 
 
-def with_level_orders(day: LakeDay, frame: DataFrame) -> DataFrame:
-    """Add the number of orders at each row's side and price after its event.
-
-    Null where ticks do not show it: the level did not change, is too deep, or the book is stale.
-    """
-    ticks = day.table(TICKS)
-    depth = sum(name.startswith("bid_price_") for name in ticks.columns)
-    trusted = ticks.where(F.col("event").isNotNull() & (F.col("state") != _STALE))
-    levels = trusted.select(
-        *INSTRUMENT,
-        "event",
-        *[_levels(side, depth).alias(f"{side}_levels") for side in _SIDES.values()],
-    )
-    own = F.when(F.col("side") == "BUY", F.col("bid_levels")).otherwise(F.col("ask_levels"))
-    at_price = F.filter(
-        own, lambda level: level["price"].eqNullSafe(F.col("price")) & level["orders"].isNotNull()
-    )
-    joined = frame.join(levels, [*INSTRUMENT, "event"], "left")
-    return joined.select(*frame.columns, F.get(at_price, F.lit(0))["orders"].alias("level_orders"))
-
-
-def _levels(side: str, depth: int) -> Column:
-    return F.array(
-        *[
-            F.struct(
-                F.col(f"{side}_price_{level}").alias("price"),
-                F.col(f"{side}_orders_{level}").alias("orders"),
-            )
-            for level in range(1, depth + 1)
-        ]
-    )
-
-
 def _after() -> Column:
     """Return the event of a tick; for a loaded snapshot, the key after its last packet."""
     packet = F.col("sequence_version").cast("bigint") * EVENT_VERSION

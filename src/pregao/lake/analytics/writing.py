@@ -36,7 +36,7 @@ UNBUILT = 0
 def write_frame(
     lake: Location,
     table: AnalyticsTable,
-    frame: DataFrame,
+    rows: DataFrame | pa.Table | Iterable[pa.Table],
     date: datetime.date,
     staging: str,
     name: str,
@@ -45,12 +45,25 @@ def write_frame(
     day = number_of(date)
     stored = stored_schema(table.spec.schema)
     files: list[WrittenFile] = []
-    for rows in _chunks(frame.sortWithinPartitions(*table.sort_by).batches()):
-        data = pa.Table.from_batches(rows).cast(stored)
+    portions = _sorted(rows, table, stored) if isinstance(rows, DataFrame) else _portions(rows)
+    for data in portions:
         if not files and data.num_rows <= MAX_STAGED_ROWS:
             return [], [stage(lake, staging, name, table.name, day, data)]
         files.append(write_rows(lake, table.name, data, day))
     return files, []
+
+
+def _portions(rows: pa.Table | Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows in portions that fit a file."""
+    for part in (rows,) if isinstance(rows, pa.Table) else rows:
+        for first in range(0, part.num_rows, ROWS_PER_FILE):
+            yield part.slice(first, ROWS_PER_FILE)
+
+
+def _sorted(frame: DataFrame, table: AnalyticsTable, stored: Any) -> Iterator[pa.Table]:
+    """Yield the rows of a frame in order, in portions that fit a file, and memory."""
+    for rows in _chunks(frame.sortWithinPartitions(*table.sort_by).batches()):
+        yield pa.Table.from_batches(rows).cast(stored)
 
 
 def _chunks(batches: Iterator[Any]) -> Iterator[list[Any]]:

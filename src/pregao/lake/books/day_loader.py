@@ -197,10 +197,11 @@ class DayReader:
         parts = [ArrowColumns(rows).of_stream(Stream.INCREMENTAL) for rows in found]
         return ResetColumns.of(parts, self.day.base)
 
-    def others(self, serials: Serials | None = None) -> OtherMessages:
+    def others(self, serials: Serials | None = None, *, values: bool = True) -> OtherMessages:
         """Return the messages that change no book.
 
-        With ``serials``, reads only incremental messages in that range.
+        With ``serials``, reads only incremental messages in that range. Without ``values``, reads
+        only their keys and counts.
         """
         known = self.reader.inputs.tables
         names = {template: table.name.removeprefix("umdf_") for template, table in known.items()}
@@ -209,7 +210,9 @@ class DayReader:
         both = self.reader.inputs.statistics
         for template in self.reader.inputs.counted:
             columns = [*KEY, "rpt_seq"]
-            if template in both:
+            if not values:
+                columns += ["stream"] * (template in both)
+            elif template in both:
                 columns += [name for name in known[template].columns if name not in _NOT_READ]
             elif template in (TRADE, FORWARD_TRADE):
                 columns += TRADE_COLUMNS

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.arrays import Int64Array
-from pregao.lake.exports.order_events import NO_SIDE, ChangeCause, FlowAction, OrderFlow
+from pregao.lake.analytics.order_histories import NO_SIDE
+from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
 
 PRICE_UNIT = 10_000
 EVENT = np.dtype(

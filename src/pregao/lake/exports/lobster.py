@@ -18,8 +18,9 @@ import pyarrow.csv
 from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.clock import SECOND
+from pregao.lake.analytics.order_histories import NO_SIDE
 from pregao.lake.exports.levels import Halt, ladders
-from pregao.lake.exports.order_events import NO_SIDE, ChangeCause, FlowAction, OrderFlow
+from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
 
 SUBMISSION, REDUCTION, DELETION, EXECUTION, HIDDEN, CROSS, HALT = range(1, 8)
 NO_PRICE = 9_999_999_999

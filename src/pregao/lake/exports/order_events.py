@@ -21,9 +21,10 @@ import pyarrow as pa
 from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.update_rows import NULL
 from pregao.errors import UsageError
+from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS, packet_of
 from pregao.lake.analytics.engine import F
 from pregao.lake.analytics.local.session import LocalSession
-from pregao.lake.analytics.orders import book_clearings, order_acts
+from pregao.lake.analytics.order_histories import NO_SIDE, OrderAction, OrderActs, order_acts
 from pregao.lake.analytics.reading import LakeDay, LakeFiles
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.columns import codes, integers
@@ -31,21 +32,12 @@ from pregao.lake.books.reader import SecurityRange
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
+from pregao.umdf.sequencing import serial_of
 
-NO_SIDE = 2
 OFF_BOOK = ("crossed", "block", "forward", "multi_asset", "leg", "out_of_sequence", "on_behalf")
 """Kinds of trades that did not result from orders matched in the book."""
 
 _SIDE_CODES = {"BUY": 0, "SELL": 1}
-_OTHER = 255
-
-_PACKET = ("sequence_version", "sequence_number")
-_ACT_COLUMNS = (
-    "place", "event", *_PACKET, "secondary_order_id", "side", "action", "price", "size",
-    "filled", "recovery", "position", "aggressor_side", "time_ns", "sending_time_ns",
-    "capture_time_ns",
-)  # fmt: skip
-
 
 # --- Flow ---
 
@@ -131,10 +123,10 @@ class OrderFlow:
 
 
 _ACTIONS = {
-    "NEW": FlowAction.ADD,
-    "CHANGE": FlowAction.CHANGE,
-    "DELETE": FlowAction.DELETE,
-    "SNAPSHOT": FlowAction.ADD,
+    OrderAction.NEW: FlowAction.ADD,
+    OrderAction.CHANGE: FlowAction.CHANGE,
+    OrderAction.DELETE: FlowAction.DELETE,
+    OrderAction.SNAPSHOT: FlowAction.ADD,
 }
 
 
@@ -167,10 +159,10 @@ class _Rows:
         return _Rows(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
-def joined(acts: Any, clearings: Any, trades: Any) -> OrderFlow:
-    """Return one flow of the tables' acts on orders, clearings of sides or books, and trades."""
-    orders = _by_order(_of_acts(acts))
-    orders = _by_order(_stacked([orders, *_cleared(orders, clearings)]))
+def joined(acts: OrderActs, packets: PacketTimes, trades: Any) -> OrderFlow:
+    """Return one flow of the acts on orders, clearings of sides, and trades."""
+    orders = _by_order(_of_acts(acts, packets))
+    orders = _by_order(_stacked([orders, *_cleared(orders, acts)]))
     orders, old_price, old_size = _with_the_past(orders)
     trade_rows = _of_trades(trades)
     nothing = np.full(len(trade_rows), NULL)
@@ -184,36 +176,38 @@ def joined(acts: Any, clearings: Any, trades: Any) -> OrderFlow:
     )
 
 
-def _of_acts(table: Any) -> _Rows:
-    count = table.num_rows
-    action = table["action"]
-    kind = codes(action, {name: int(act) for name, act in _ACTIONS.items()}, _OTHER)
-    filled = codes(table["filled"].cast("string"), {"true": 1}, 0) == 1
-    again = codes(table["recovery"].cast("string"), {"true": 1}, 0) == 1
-    again |= codes(action, {"SNAPSHOT": 1}, 0) == 1
-    aggressed = codes(table["aggressor_side"], _SIDE_CODES, NO_SIDE) != NO_SIDE
+def _of_acts(acts: OrderActs, packets: PacketTimes) -> _Rows:
+    count = len(acts.serial)
+    kind = np.array([_ACTIONS[action] for action in sorted(_ACTIONS)], np.uint8)[acts.action]
+    filled = acts.filled == 1
     cause = np.full(count, ChangeCause.REQUEST, np.uint8)
-    cause[filled] = np.where(aggressed[filled], ChangeCause.FILL, ChangeCause.AUCTION)
+    aggressed = acts.aggressor[filled] != NO_SIDE
+    cause[filled] = np.where(aggressed, ChangeCause.FILL, ChangeCause.AUCTION)
+    again = (acts.recovery == 1) | (acts.action == OrderAction.SNAPSHOT)
     cause[again] = ChangeCause.SNAPSHOT
-    size = integers(table["size"])
-    size[kind == FlowAction.DELETE] = 0
-    rows = _Rows(
-        event_key=integers(table["place"]),
-        position=integers(table["position"], 0),
-        event=integers(table["event"]),
-        sequence=integers(table["sequence_number"], 0),
-        time=integers(table["time_ns"]),
-        sending=integers(table["sending_time_ns"]),
-        capture=integers(table["capture_time_ns"]),
+    sending, capture = packets.of(acts.serial >> INDEX_BITS)
+    return _Rows(
+        event_key=_event_keys(acts.serial, acts.base),
+        position=np.where(acts.position == NULL, 0, acts.position),
+        event=acts.event,
+        sequence=packet_of(acts.serial, acts.base)[1],
+        time=acts.time,
+        sending=sending,
+        capture=capture,
         act=kind,
         cause=cause,
-        side=codes(table["side"], _SIDE_CODES, NO_SIDE),
-        order_id=integers(table["secondary_order_id"]),
-        price=integers(table["price"]),
-        size=size,
+        side=acts.side.astype(np.uint8),
+        order_id=acts.order_id,
+        price=acts.price,
+        size=np.where(kind == FlowAction.DELETE, 0, acts.size),
         off_book=np.zeros(count, np.bool_),
     )
-    return rows.take((kind != _OTHER) & (rows.order_id != NULL))
+
+
+def _event_keys(serials: Int64Array, base: int) -> Int64Array:
+    version, number = packet_of(serials, base)
+    packets: Int64Array = version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER
+    return packets + (serials & AFTER_PACKET)
 
 
 def _of_trades(table: Any) -> _Rows:
@@ -252,18 +246,18 @@ def _stacked(parts: list[_Rows]) -> _Rows:
     )
 
 
-def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
-    """Return the deletions of the orders that existed when their side or book was cleared."""
-    keys, times = integers(clearings["place"]), integers(clearings["time_ns"])
-    sides = codes(clearings["side"], _SIDE_CODES, NO_SIDE)
+def _cleared(rows: _Rows, acts: OrderActs) -> list[_Rows]:
+    """Return the deletions of the orders that existed when their side was cleared."""
+    keys, sides, times = (
+        _event_keys(acts.cleared, acts.base), acts.cleared_side, acts.cleared_time
+    )  # fmt: skip
     last = np.append(rows.order_id[1:] != rows.order_id[:-1], True)
     gone = rows.act == FlowAction.DELETE
     found = []
     for at in np.argsort(keys, kind="stable").tolist():
         before = rows.event_key < keys[at]
         newest = before & (last | ~np.append(before[1:], False))
-        own = (rows.side == sides[at]) | (sides[at] == NO_SIDE)
-        chosen = np.flatnonzero(newest & own & ~gone)
+        chosen = np.flatnonzero(newest & (rows.side == sides[at]) & ~gone)
         gone[chosen] = True  # not deleted again by the next clearing
         count = len(chosen)
         ends = rows.take(chosen)
@@ -339,20 +333,13 @@ def order_flow(lake: LakeStore, instrument: BookInstrument) -> OrderFlow:
     """Return all acts of an instrument's day. Updates the table ``trades`` first."""
     analyse(lake, dates=[instrument.date], tables=["trades"])
     with _opened(lake, instrument) as day:
-        acts = _rows(day, order_acts(day), _ACT_COLUMNS)
-        clearings = _rows(
-            day,
-            book_clearings(day),
-            ("place", "side", "time_ns"),
-            timed=False,
-        )
-        trades = _trades(day)
-    if not acts.num_rows:
-        raise UsageError(
-            f"{instrument.symbol or instrument.security_id} has no orders of Binary UMDF on "
-            f"{instrument.date}, which this format requires; `pregao export ticks` has levels."
-        )
-    return joined(acts, clearings, trades)
+        acts = order_acts(day)
+        if acts is None:
+            raise UsageError(
+                f"{instrument.symbol or instrument.security_id} has no orders of Binary UMDF on "
+                f"{instrument.date}, which this format requires; `pregao export ticks` has levels."
+            )
+        return joined(acts, PacketTimes(day, acts.base), _trades(day))
 
 
 @contextmanager
@@ -363,39 +350,48 @@ def _opened(lake: LakeStore, instrument: BookInstrument) -> Iterator[LakeDay]:
         yield LakeDay(session, tables, instrument.channel, part)
 
 
-def _rows(
-    day: LakeDay,
-    frame: Any,
-    names: tuple[str, ...],
-    *,
-    timed: bool = True,
-) -> Any:
-    own = frame
-    if timed:
-        packets = (
+class PacketTimes:
+    """Sending and capture times of the packets of a channel's incremental stream."""
+
+    def __init__(self, day: LakeDay, base: int) -> None:
+        keys = ("sequence_version", "sequence_number")
+        found = (
             day.table("packets")
             .where((F.col("stream") == "incremental") & (F.col("outcome") == "decoded"))
-            .groupBy(*_PACKET)
+            .groupBy(*keys)
             .agg(
                 F.min("sending_time_ns").alias("sending_time_ns"),
                 F.min("capture_time_ns").alias("capture_time_ns"),
             )
         )
-        own = own.join(packets, list(_PACKET), "left")
-    return _table(day, own.select(*names))
+        rows = _table(found)
+        versions, numbers = (integers(rows[name]) for name in keys)
+        serials = serial_of(versions, numbers, base)
+        order = np.argsort(serials)
+        self._serials = serials[order]
+        self._times = [
+            integers(rows[name])[order] for name in ("sending_time_ns", "capture_time_ns")
+        ]
+
+    def of(self, serials: Int64Array) -> list[Int64Array]:
+        """Return sending and capture times of packets; NULL for packets that are missing."""
+        at = np.searchsorted(self._serials, serials)
+        known = np.append(self._serials, -1)[at] == serials
+        return [np.where(known, np.append(times, NULL)[at], NULL) for times in self._times]
 
 
 def _trades(day: LakeDay) -> Any:
     """Return the trades at their first publication, without busted ones."""
     own = day.table("trades").where(F.col("busted") == F.lit(False))
     names = (
-        *_PACKET, "index_in_packet", "event", "trade_id", "aggressor_side", "price", "size",
-        "time_ns", "sending_time_ns", "capture_time_ns", *OFF_BOOK,
+        "sequence_version", "sequence_number", "index_in_packet", "event", "trade_id",
+        "aggressor_side", "price", "size", "time_ns", "sending_time_ns", "capture_time_ns",
+        *OFF_BOOK,
     )  # fmt: skip
-    return _table(day, own.select(*names))
+    return _table(own.select(*names))
 
 
-def _table(day: LakeDay, frame: Any) -> Any:
+def _table(frame: Any) -> Any:
     batches = list(frame.batches())
     if batches:
         return pa.Table.from_batches(batches)
