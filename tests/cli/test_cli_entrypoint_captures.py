@@ -38,6 +38,14 @@ def test_messages_of_both_sides_in_their_order(pregao, capture):
     assert KEY not in done.out
 
 
+def test_durations_are_no_dates_of_1970(pregao, capture):
+    text = pregao("decode", capture, "--template", "Establish").out
+    assert "keepAliveInterval=1000ms" in text
+    assert "1970" not in text
+    rows = pregao("decode", capture, "--template", "Establish", "--format", "jsonl").out
+    assert json.loads(rows.splitlines()[0])["fields"]["keepAliveInterval"] == 1000
+
+
 def test_chosen_messages_in_every_form(pregao, capture, tmp_path):
     done = pregao("decode", capture, "--template", "SimpleNewOrder", "--format", "jsonl")
     rows = [json.loads(line) for line in done.out.splitlines()]

@@ -49,8 +49,10 @@ def day(tmp_path):
     return capture(tmp_path / "archive.pcap")
 
 
-def lines(result):
+def lines(result, *, whole=False):
     assert result.code == 0, result.err
+    if whole:
+        return json.loads(result.out)
     return [json.loads(line) for line in result.out.splitlines()]
 
 
@@ -86,6 +88,44 @@ def test_messages_of_a_legacy_capture_as_text(pregao, day):
 def test_what_is_chosen(pregao, day, arguments, numbers):
     found = lines(pregao("decode", day, "--format", "jsonl", *arguments))
     assert [each["sequence_number"] for each in found] == numbers
+
+
+def defined(path):
+    """A capture that defines DEMO3 first, then has its messages."""
+    row = {
+        "Symbol": "DEMO3", "SecurityID": 1111, "SecurityExchange": "BVMF", "ApplIDs": [],
+        "SecurityUpdateAction": "A", "Product": 5, "SecurityType": "CS",
+        "SecuritySubType": "1", "SecurityDesc": "", "CFICode": "", "CountryOfIssue": "",
+        "IssueDate": 20130812, "SecurityValidityTimestamp": 1, "SecurityGroup": "01",
+    }  # fmt: skip
+    head = {"SendingTime": str(SENT), "TotNoRelatedSym": 1, "LastFragment": "Y"}
+    own = datagram("SecurityList_149", 1, **head, RelatedSym=[row])
+    with PcapWriter(path) as writer:
+        frames = [("233.1.1.3", own), *sent()]
+        for number, (address, payload) in enumerate(frames):
+            writer.write(START + number * 1000, udp_frame("10.0.0.1", 9, address, 5000, payload))
+    return path
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+def test_an_unknown_symbol_of_the_legacy_feed_is_an_error(pregao, tmp_path, form):
+    day = defined(tmp_path / "archive.pcap")
+    result = pregao("decode", day, "--format", form, "--symbol", "DEMO4")
+    assert (result.code, result.out) == (2, "")
+    assert "No definition of DEMO4 is in the input" in result.err
+    assert "Did you mean DEMO3?" in " ".join(result.err.split())
+    result = pregao("decode", day, "--symbol", "DEMO3,DEMO4", "-o", tmp_path / "out.jsonl")
+    assert result.code == 2
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_symbol_is_known_from_definitions_before_the_time(pregao, tmp_path):
+    day = defined(tmp_path / "archive.pcap")
+    found = lines(pregao("decode", day, "--format", "jsonl", "--symbol", "demo3"))
+    assert [each["message"] for each in found[:2]] == ["SecurityList_149", "IncrementalRefresh_152"]
+    chosen = ("--since", str(START + 2500))
+    later = lines(pregao("decode", day, "--format", "jsonl", "--symbol", "DEMO3", *chosen))
+    assert later == [each for each in found if each["capture_time_ns"] >= START + 2500] != []
 
 
 def test_a_raw_dump_without_a_capture_around_it(pregao, tmp_path):
@@ -239,8 +279,12 @@ def test_books_of_price_levels_are_shown_as_levels(pregao, tmp_path):
     captures = sorted(day.glob("*Legacy*.pcap"))
     taken = pregao("ingest", *captures, "--lake", lake, "--engine", "local")
     assert taken.code == 0, taken.err
+    (listed,) = lines(pregao("lake", "symbol", "petr4", "--lake", lake, "--json"), whole=True)
+    assert (listed["symbol"], listed["days"], listed["channel"]) == ("PETR4", 1, 51)
+    assert listed["security_group"] == "01"
     shown = pregao("book", "PETR4", "--lake", lake)
     assert shown.code == 0, shown.err
+    assert f"PETR4 ({listed['security_id']})" in shown.out
     assert "the feed publishes the best 5 prices of each side, and no orders" in shown.out
     content = json.loads(pregao("book", "PETR4", "--lake", lake, "--json").out)
     assert content["market_depth"] == 5

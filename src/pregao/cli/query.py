@@ -15,6 +15,7 @@ import typer
 from pregao.cli import options
 from pregao.cli.config import LAKE_VARIABLE, default_lake
 from pregao.cli.console import console, plain, print_line, print_table
+from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.extras import require
 from pregao.lake.engine_names import EngineName
@@ -236,7 +237,27 @@ def _plain(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return _interval_text(*value) if _is_interval(value) else str(value)
+
+
+def _is_interval(value: Any) -> bool:
+    """Whether a value is an interval: Arrow's tuple of months, days and nanoseconds."""
+    return type(value).__name__ == "MonthDayNano"
+
+
+def _interval_text(months: int, days: int, nanos: int) -> str:
+    """Format an interval: ``1 month 2 days 00:00:33.689748``, without what is zero."""
+    parts = [
+        f"{count} {unit}{'' if abs(count) == 1 else 's'}"
+        for count, unit in ((months, "month"), (days, "day"))
+        if count
+    ]
+    if nanos or not parts:
+        seconds, rest = divmod(abs(nanos), SECOND)
+        text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        fraction = f".{rest:09}".rstrip("0") if rest else ""
+        parts.append(f"{'-' if nanos < 0 else ''}{text}{fraction}")
+    return " ".join(parts)
 
 
 def json_text(value: Any) -> str:
@@ -244,7 +265,7 @@ def json_text(value: Any) -> str:
     if isinstance(value, dict):
         members = (f"{json.dumps(key)}: {json_text(inner)}" for key, inner in value.items())
         return f"{{{', '.join(members)}}}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and not _is_interval(value):
         return f"[{', '.join(map(json_text, value))}]"
     if value is None:
         return "null"
@@ -274,12 +295,13 @@ def _write_csv(rows: Any, stream: BinaryIO, *, safe: bool = False) -> None:
 
 
 def _csv_texts(rows: Any) -> Any:
-    """Convert nested values to JSON and bytes to hexadecimal, which Arrow's CSV writer lacks."""
+    """Convert nested values, bytes and intervals to text, which Arrow's CSV writer cannot."""
     import pyarrow as pa
 
     columns = []
     for column in rows.columns:
-        if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        kind = column.type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_interval(kind):
             texts = [None if value is None else _cell(value) for value in column.to_pylist()]
             columns.append(pa.chunked_array([pa.array(texts, pa.string())]))
         else:

@@ -82,6 +82,8 @@ class ValueSpec:
     maximum: int | float | None = None
     scale: int = 0
     unit: str = ""
+    duration: bool = False
+    """Whether a time is a duration, not one since 1970."""
     enum: EnumType | None = None
     set: SetType | None = None
     encoding: str = ""
@@ -389,5 +391,6 @@ def _time(name: str, kind: Composite, offset: int, *, optional: bool) -> ValueSp
         minimum=time.minimum,
         maximum=time.maximum,
         unit=unit,
+        duration=kind.semantic_type == "Int" or kind.name.startswith("Delta"),
         description=kind.description,
     )

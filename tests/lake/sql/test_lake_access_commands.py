@@ -146,6 +146,10 @@ def test_values_become_json():
         '{"a": [1.50, true, null, "0f", 0.5]}'
     )
     assert json_text([float("nan"), float("-inf"), "é"]) == '[null, null, "é"]'
+    intervals = [(0, 0, 33_689_748_000), (1, -2, 0), (0, 1, -3_600_000_000_001), (0, 0, 0)]
+    assert json_text([pa.MonthDayNano(each) for each in intervals]) == (
+        '["00:00:33.689748", "1 month -2 days", "1 day -01:00:00.000000001", "00:00:00"]'
+    )
 
 
 def test_tables_are_listed_from_their_logs_alone(small_lake):

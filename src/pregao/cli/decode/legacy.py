@@ -17,6 +17,7 @@ from pregao.api.reading.legacy import (
     read_messages,
     reader_of,
 )
+from pregao.api.reading.selection import instruments
 from pregao.cli.console import plain
 from pregao.cli.decode.outputs import StandardOutput, output_kind
 from pregao.cli.output_files import NewFiles
@@ -108,11 +109,13 @@ def _write(
     lines: list[str] = []
     for read in read_messages(names, reader, account):
         message = read.message
-        if message is None or not _in_time(request, read.time_ns):
+        if message is None:
             continue
         for row in message.values.get("RelatedSym", ()):
             if "Symbol" in row:
                 symbols[row["SecurityID"]] = folded(row["Symbol"])
+        if not _in_time(request, read.time_ns):
+            continue
         ids = _instruments(message)
         if wanted is not None and message.template_id not in wanted:
             continue
@@ -130,6 +133,9 @@ def _write(
             if remaining == 0:
                 break
     stream.write("".join(lines).encode())
+    if named and remaining != 0:
+        own = {symbol: {number} for number, symbol in symbols.items() if symbol in named}
+        instruments(named, own, None, known=symbols.values())  # raises an error for unknown ones
 
 
 def _in_time(request: LegacyRequest, time_ns: int) -> bool:

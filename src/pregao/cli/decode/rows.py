@@ -128,7 +128,9 @@ _WRITERS: dict[ValueKind, Callable[[ValueSpec, Any], str]] = {
     ValueKind.RECORD: _record,
     ValueKind.SET: _set,
     ValueKind.DECIMAL: lambda _, value: format(value, "f"),
-    ValueKind.TIME: lambda reading, value: _time(value, reading.unit),
+    ValueKind.TIME: lambda reading, value: (
+        f"{value}{reading.unit}" if reading.duration else _time(value, reading.unit)
+    ),
     ValueKind.NUMBERS: lambda _, value: f"[{' '.join(map(str, value))}]",
     ValueKind.TEXT: lambda _, value: _words(value),
     ValueKind.BYTES: lambda _, value: _words(value),

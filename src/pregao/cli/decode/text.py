@@ -152,6 +152,8 @@ def _value(array: Any, column: TableColumn, dialect: TextFormat) -> Any:
         case ValueKind.SET if dialect is TextFormat.TEXT:
             return _set_names(array, reading)
         case ValueKind.TIME if dialect is TextFormat.TEXT:
+            if reading.duration:
+                return pc.binary_join_element_wise(numbers_text(array), reading.unit, "")
             return time_text(array, reading.unit)
         case ValueKind.DECIMAL:
             text = numbers_text(array, reading.scale)

@@ -18,6 +18,8 @@ from pregao.lake.views.definitions import INSTRUMENTS
 from pregao.name_matching import did_you_mean, folded
 
 _COLUMNS = (DATE, "channel", "security_id", "symbol", "security_group")
+_DEFINED = (INSTRUMENTS, "legacy_security_list")
+"""Tables with definitions, of the binary and of the legacy feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +63,27 @@ def find_symbol(
 
 
 def _instruments(lake: LakeStore, day: date | None) -> Any:
-    if INSTRUMENTS not in lake.table_names():
+    """Return the definitions of a day, or of all days, each once a day."""
+    tables = [name for name in _DEFINED if name in lake.table_names()]
+    if not tables:
         raise UsageError(f"{lake.location} has no table {INSTRUMENTS}, so its symbols are unknown.")
-    table = lake.delta(INSTRUMENTS)
-    columns = [name for name in _COLUMNS if name in lake.schema(INSTRUMENTS).names]
     chosen = None if day is None else [(DATE, "=", day)]
-    rows = table.to_pyarrow_table(columns=columns, filters=chosen)
+    parts = []
+    for name in tables:
+        columns = [column for column in _COLUMNS if column in lake.schema(name).names]
+        parts.append(lake.delta(name).to_pyarrow_table(columns=columns, filters=chosen))
+    rows = pa.concat_tables(parts, promote_options="permissive")
     if not rows.num_rows:
         when = "" if day is None else f" of {day.isoformat()}"
-        known = sorted(set(table.to_pyarrow_table(columns=[DATE])[DATE].to_pylist()))
-        days = f"; it has those of {known[0]} to {known[-1]}" if known else ""
-        raise UsageError(f"{lake.location} has no instrument definitions{when}{days}.")
-    return rows
+        days = [lake.delta(name).to_pyarrow_table(columns=[DATE])[DATE] for name in tables]
+        known = sorted({each for column in days for each in column.to_pylist()})
+        listed = f"; it has those of {known[0]} to {known[-1]}" if known else ""
+        raise UsageError(f"{lake.location} has no instrument definitions{when}{listed}.")
+    # The legacy feed repeats them all day.
+    keys = [name for name in rows.column_names if name != "security_group"]
+    groups = [("security_group", "last")] if "security_group" in rows.column_names else []
+    found = rows.group_by(keys, use_threads=False).aggregate(groups)
+    return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 
 
 def _listings(rows: Any) -> list[SymbolListing]:
