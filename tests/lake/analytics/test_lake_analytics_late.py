@@ -1,11 +1,18 @@
 """Days that begin with a snapshot, and gaps that snapshots heal: what analytics make of them."""
 
+from dataclasses import replace
 from decimal import Decimal
+from itertools import pairwise
 
 import pytest
 
+from pregao.feed.packet_keys import INDEX_BITS
+from pregao.feed.replay.day import LAST_SERIAL
+from pregao.lake.analytics import _order_kernels as k
+from pregao.lake.analytics.order_histories import histories, order_tasks
 from pregao.lake.analytics.session_stats import session_stats
 from pregao.lake.analytics.trades import stored_trades
+from pregao.lake.books.reader import SecurityRange
 from tests.lake.analytics.test_lake_analytics_orders import final_books
 from tests.lake.analytics_support import (
     analysed,
@@ -91,6 +98,37 @@ def test_an_order_of_a_snapshot_has_its_size_there_and_its_own_time_of_entry(lat
     assert all(row["filled_quantity"] > 0 for row in filled)
     assert any(row["lifetime_ns"] > 0 for row in filled)
     assert {row["origin"] for row in orders.values()} == {"message", "snapshot"}
+
+
+@pytest.mark.parametrize("count", [2, 7, 50])
+def test_an_instrument_that_is_read_in_windows_has_the_same_orders(lake_and_truth, count):
+    """Open orders, queues, traded volumes, the open event and losses carry over."""
+    lake, _ = lake_and_truth
+    with the_day(lake) as day:
+        compared = 0
+        for task in order_tasks(day):
+            whole = of_instruments(histories(day, task))
+            security, rows_of_it = max(whole.items(), key=lambda found: len(found[1]))
+            last = max(row[k.SERIAL] for row in rows_of_it) >> INDEX_BITS
+            cuts = [0, *(last * number // count for number in range(1, count)), LAST_SERIAL + 1]
+            windows = tuple((first, end - 1) for first, end in pairwise(cuts))
+            alone = replace(task, part=SecurityRange(security, security), windows=windows)
+            parts = list(histories(day, alone))
+            assert len(parts) == count
+            assert sum(len(part.lives) > 0 for part in parts) > count // 4
+            assert of_instruments(parts) == {security: rows_of_it}
+            compared += len(rows_of_it)
+    assert compared > 100
+
+
+def of_instruments(parts):
+    """The histories of each instrument, in order."""
+    found = {}
+    for part in parts:
+        for row in part.lives.tolist():
+            row[k.RANK] = part.securities[row[k.RANK]]
+            found.setdefault(row[k.RANK], []).append(row)
+    return {security: sorted(own) for security, own in found.items()}
 
 
 def test_orders_that_went_in_a_gap_ended_unseen():
