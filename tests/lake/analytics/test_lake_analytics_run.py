@@ -1,18 +1,25 @@
 """Building the tables: in order, only when due, each day replaced completely; and the command."""
 
 import datetime
+from itertools import accumulate
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from pregao.cli.analytics import analytics
 from pregao.errors import UsageError
+from pregao.lake.analytics import writing
 from pregao.lake.analytics.registry import ANALYTICS, in_order
 from pregao.lake.analytics.run import analyse
-from pregao.lake.analytics.tables import AnalyticsOptions
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column
+from pregao.lake.analytics.writing import write_frame
+from pregao.lake.ingest.merging import read_staged
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage import delta
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import DATE, lake_of, rows
 from tests.lake.days import day
 
@@ -127,3 +134,24 @@ def test_errors_show_before_spark_starts(tmp_path, monkeypatch, arguments, compl
     monkeypatch.setattr("pregao.lake.execution.spark_session.spark_session", None)
     with pytest.raises(UsageError, match=complaint):
         run("--lake", tmp_path / "none", *arguments)
+
+
+@pytest.mark.parametrize("sizes", [[3], [0], [3, 0, 5], [3, 20, 5], [20, 3], [25, 90, 1, 2, 200]])
+def test_small_tables_are_written_together_and_none_is_lost(tmp_path, monkeypatch, sizes):
+    monkeypatch.setattr(writing, "MAX_STAGED_ROWS", 10)
+    monkeypatch.setattr(writing, "ROWS_PER_FILE", 50)
+    lake = LakeStore(tmp_path / "lake")
+    table = AnalyticsTable("numbers", "Numbers.", (column("number", pa.int64(), "It."),), None)
+    ends = list(accumulate(sizes))
+    parts = [
+        pa.table({"number": pa.array(range(end - size, end), pa.int64())})
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    files, staged = write_frame(lake.location, table, iter(parts), DATE, "_staging", "7")
+    written = [pq.read_table(lake.location.join("numbers", file.path).path) for file in files]
+    written += [read_staged(lake.location, one.path) for one in staged]
+    assert [row for rows in written for row in rows.column("number").to_pylist()] == list(
+        range(ends[-1])
+    )
+    assert bool(staged) == (0 < ends[-1] <= 10)
+    assert all(rows.num_rows <= 50 for rows in written)

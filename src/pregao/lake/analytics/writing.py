@@ -47,6 +47,7 @@ def write_frame(
     files: list[WrittenFile] = []
     portions = _sorted(rows, table, stored) if isinstance(rows, DataFrame) else _portions(rows)
     for data in portions:
+        # Only the last portion is small.
         if not files and data.num_rows <= MAX_STAGED_ROWS:
             return [], [stage(lake, staging, name, table.name, day, data)]
         files.append(write_rows(lake, table.name, data, day))
@@ -54,10 +55,22 @@ def write_frame(
 
 
 def _portions(rows: pa.Table | Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows in portions that fit a file."""
+    """Yield rows in portions that fit a file; small tables are joined."""
+    held: list[pa.Table] = []
+    count = 0
     for part in (rows,) if isinstance(rows, pa.Table) else rows:
-        for first in range(0, part.num_rows, ROWS_PER_FILE):
-            yield part.slice(first, ROWS_PER_FILE)
+        held.append(part)
+        count += part.num_rows
+        if count > MAX_STAGED_ROWS:
+            yield from _cut(joined_rows(held))
+            held, count = [], 0
+    if count:
+        yield joined_rows(held)
+
+
+def _cut(rows: pa.Table) -> Iterator[pa.Table]:
+    for first in range(0, rows.num_rows, ROWS_PER_FILE):
+        yield rows.slice(first, ROWS_PER_FILE)
 
 
 def _sorted(frame: DataFrame, table: AnalyticsTable, stored: Any) -> Iterator[pa.Table]:
