@@ -24,7 +24,7 @@ def test_the_examples_of_the_page_run(examples, tmp_path, monkeypatch, capsys):
         exec(compile(example, str(PAGE), "exec"), names)  # the page's own code
     output = capsys.readouterr().out
     assert "VALID" in output
-    assert "PETR4 2026-05-21: valid" in output
+    assert "PETR4 2026-05-21T11:03:00.000000000Z: valid" in output
     assert names["trades"].num_rows > 0
     assert names["bars"].collect().height > 0
     assert len(examples) >= 6
