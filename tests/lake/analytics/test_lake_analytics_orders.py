@@ -1,12 +1,24 @@
 """The lives of orders: equal to a plain recomputation, and to the books that the exchange kept."""
 
+import shutil
 from decimal import Decimal
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from pregao.lake.analytics.run import ANALYTICS
+from pregao.lake.analytics.run import ANALYTICS, analyse
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
-from tests.lake.analytics_support import analysed, assert_same_on_spark, messages, rows, truth_lines
+from tests.lake.analytics_support import (
+    analysed,
+    assert_same_on_spark,
+    message_key,
+    messages,
+    rows,
+    truth_lines,
+)
 
 OLD = {
     "seed": 7,
@@ -132,3 +144,24 @@ def test_an_order_of_the_same_firm_side_and_price_follows_in_a_chain(lake_and_tr
         assert before["chain_position"] == row["chain_position"] - 1
         alike = ("side", "price", "firm")
         assert [before[name] for name in alike] == [row[name] for name in alike]
+
+
+def test_whether_an_order_is_implied_is_unknown_below_version_10_message_by_message(tmp_path):
+    copy = LakeStore(tmp_path / "lake")
+    shutil.copytree(analysed(**SETTINGS)[0].location.path, copy.location.path)
+    older = set()
+    for file in Path(copy.location.path, "umdf_order_mbo_50").rglob("*.parquet"):
+        found = pq.read_table(file, partitioning=None)
+        at = found.column_names.index("schema_version")
+        versions = [9 if number % 3 else 16 for number in range(found.num_rows)]
+        kind = found.schema.field(at).type
+        found = found.set_column(at, "schema_version", pa.array(versions, kind))
+        pq.write_table(found, file)
+        older |= {message_key(row) for row in found.to_pylist() if row["schema_version"] == 9}
+    analyse(copy, tables=["orders"], force=True)
+    entered = [row for row in rows(copy, "orders") if row["entry_seen"]]
+    unknown = [row for row in entered if row["implied"] is None]
+    assert {message_key(row) for row in unknown} == {
+        message_key(row) for row in entered if message_key(row) in older
+    }
+    assert 0 < len(unknown) < len(entered)

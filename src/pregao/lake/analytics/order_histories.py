@@ -33,13 +33,13 @@ from pregao.feed.replay.snapshots import AbsentInstruments, Snapshots
 from pregao.feed.replay.statistics import OtherMessages
 from pregao.lake.analytics import _order_kernels as k
 from pregao.lake.analytics.reading import LakeDay
-from pregao.lake.books.day_loader import ArrowColumns, DayReader
+from pregao.lake.books.day_loader import VERSION, ArrowColumns, DayReader
 from pregao.lake.books.planner import plan_tasks
-from pregao.lake.books.reader import BINARY, FlatColumns
+from pregao.lake.books.reader import BINARY, FlatColumns, Serials
 from pregao.lake.books.task import BookTask, BuildSettings, DayInputs
 from pregao.lake.storage.fast_parquet.columns import FlatRows
 from pregao.umdf.gap_columns import GapCounters
-from pregao.umdf.templates import EXECUTION_SUMMARY, FORWARD_TRADE, IMPLIED_SINCE, TRADE
+from pregao.umdf.templates import EXECUTION_SUMMARY, FORWARD_TRADE, IMPLIED_SINCE, ORDER, TRADE
 
 SIDES = ("BUY", "SELL")
 NO_SIDE = 2
@@ -239,8 +239,10 @@ def _legacy_moments(day: LakeDay, source: DayReader) -> TradedMoments:
     return TradedMoments.of(np.concatenate(parts, axis=1), np.empty((4, 0), np.int64))
 
 
-def _read(source: DayReader, template: int, columns: Sequence[str]) -> Iterator[Any]:
-    for found in source.reader.read_columns(template, columns, source.part):
+def _read(
+    source: DayReader, template: int, columns: Sequence[str], serials: Serials | None = None
+) -> Iterator[Any]:
+    for found in source.reader.read_columns(template, columns, source.part, serials):
         flat = isinstance(found, FlatRows)
         yield FlatColumns(found, columns) if flat else ArrowColumns(found)
 
@@ -431,18 +433,30 @@ class _Run:
                 self.securities = sequence.securities
                 self._moments = self._moments.about(sequence.securities)
                 used = np.zeros((len(self._moments.moment), 2), np.int64)
-            items = self._items(sequence, counters, snapshots)
+            items = self._items(sequence, counters, snapshots, self._versions(serials))
             self.book.follow(items, self._moments, used, last=last)
             del items, sequence
             yield self.book.take(last=last)
+
+    def _versions(self, serials: Serials | None) -> Int64Array:
+        """Return the schema versions of messages with orders, the first ones that are read."""
+        none = [np.empty(0, np.int64)]
+        if self._legacy:
+            return none[0]
+        found = _read(self._source, ORDER, [VERSION], serials)
+        return np.concatenate([*none, *(rows.numbers(VERSION) for rows in found)])
 
     def _items(
         self,
         sequence: InstrumentSequence,
         counters: GapCounters,
         snapshots: Snapshots | None,
+        versions: Int64Array,
     ) -> OrderItems:
-        """Return the items of a sequence with the rows that they refer to."""
+        """Return the items of a sequence with the rows that they refer to.
+
+        ``versions`` are the schema versions of the first rows of the columns, where stated.
+        """
         step, loaded = np.zeros(len(sequence), np.uint8), np.empty(0, np.int64)
         if self._counts:
             followed = follow_sequence(sequence, counters, self._task.inputs.day.gaps)
@@ -461,11 +475,13 @@ class _Run:
         times[: len(columns)] = sequence.time
         columns = BookColumns.joined(parts)
         del parts
-        version = self._task.inputs.schema_version
-        known = self._legacy or (version is not None and version >= IMPLIED_SINCE)
-        implied = np.full(len(columns), NULL, np.int64)
-        if known:
-            implied = (columns.flags & IMPLIED).astype(np.int64)
+        default = self._task.inputs.schema_version
+        known = np.full(
+            len(columns), self._legacy or (default is not None and default >= IMPLIED_SINCE)
+        )
+        stated = np.flatnonzero(versions != NULL)
+        known[stated] = versions[stated] >= IMPLIED_SINCE
+        implied = np.where(known, (columns.flags & IMPLIED).astype(np.int64), NULL)
         book_row = sequence.book_row
         if self._legacy:
             # Its orders are known by position only, while the book is.
