@@ -1,5 +1,6 @@
 """Trades corrected or busted after others were made: what counts in trades, bars and sessions."""
 
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -205,3 +206,58 @@ def test_an_average_of_three_decimals_is_compared_within_its_rounding(lake):
     assert rounded["vwap"] == Decimal("10.00666667")
     assert (rounded["equal"], rounded["differences"]) == (True, [])
     assert (misrounded["equal"], misrounded["differences"]) == (False, ["vwap"])
+
+
+NEXT = DATE + timedelta(1)
+
+
+def test_a_correction_or_bust_on_a_later_date_changes_the_trade_of_its_day(tmp_path):
+    tape = Tape()
+    for number in (10, 20, 30):
+        tape.event()
+        tape.trade(1, number, "5.00", 100)
+    lake = lake_of(tmp_path, tape, "bars", "session_stats")
+    assert {row["volume"] for row in rows(lake, "bars")} == {300}
+    # The numbers of packets begin again on the next day.
+    later = Tape()
+    sent = {"date": NEXT}
+    later.event()
+    again = {"trade_condition": REGULAR | ON_BEHALF | OUT_OF_SEQUENCE, **sent}
+    later.trade(1, 10, "6.00", 300, **again)
+    later.send("umdf_trade_bust_57", 1, trade_id=20, trade_date=DATE, **sent)
+    # The same number is another trade on the next trading day; one that was never seen is kept.
+    later.trade(1, 30, "7.00", 50, **sent | {"trade_date": NEXT})
+    later.trade(1, 99, "8.00", 5, **again)
+    add_day(lake, later, NEXT)
+    built = {(one.table, one.date): one.rows for one in analyse(lake, tables=["bars"])}
+    assert built["trades", DATE] == 3
+    assert built["trades", NEXT] == 2
+    found = {
+        (row["date"], row["trade_date"], row["trade_id"]): (
+            int(row["price"]), row["size"], row["publications"], row["busted"],
+        )
+        for row in rows(lake, "trades")
+    }  # fmt: skip
+    assert found == {
+        (DATE, DATE, 10): (6, 300, 2, False),
+        (DATE, DATE, 20): (5, 100, 1, True),
+        (DATE, DATE, 30): (5, 100, 1, False),
+        (NEXT, NEXT, 30): (7, 50, 1, False),
+        (NEXT, DATE, 99): (8, 5, 1, False),
+    }
+    (first,) = [row for row in rows(lake, "trades", date=DATE) if row["trade_id"] == 10]
+    assert (first["original_price"], first["sets_last_price"]) == (5, True)
+    daily = {row["date"]: row for row in rows(lake, "bars", interval="1d")}
+    assert (daily[DATE]["volume"], daily[DATE]["high"]) == (400, 6)
+    # The session of the day had ended.
+    (session,) = analyse(lake, tables=["session_stats"], dates=[DATE])[-1:]
+    assert session.rows == 1
+    (stats,) = rows(lake, "session_stats", date=DATE)
+    assert (stats["volume"], stats["busts"]) == (300, 0)
+    assert {one.rows for one in analyse(lake, tables=["bars"])} == {None}
+
+
+def add_day(lake, tape, day):
+    """Put the messages of another day into a lake."""
+    tape.rows["packets"] = [{"channel": CHANNEL, "date": day}]
+    tape.write(lake, "later", day)

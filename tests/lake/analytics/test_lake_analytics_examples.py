@@ -112,16 +112,16 @@ class Tape:
             **{"trade_condition": 1 << 13, "trade_date": DATE, **values},
         )
 
-    def write(self, lake):
+    def write(self, lake, unit="tape", day=DATE):
         """Put all that was sent into a lake."""
         specs = {spec.name: spec for spec in table_specs()}
         lake.ensure_tables(specs.values())
         files = []
         for table, content in self.rows.items():
             whole = [{name: row.get(name) for name in specs[table].schema.names} for row in content]
-            files.append(write_file(lake.location, specs[table], whole))
-        ingested = {**ingest_row("tape"), "unit_id": "tape", "report": self._report()}
-        lake.commit(CommitUnit("tape", ("tape",), tuple(files), (ingested,)))
+            files.append(write_file(lake.location, specs[table], whole, str(day)))
+        ingested = {**ingest_row(unit, str(day)), "unit_id": unit, "report": self._report()}
+        lake.commit(CommitUnit(unit, (unit,), tuple(files), (ingested,)))
 
     def _report(self):
         """The numbers that were received, as an ingest reports them."""

@@ -322,6 +322,19 @@ def test_002_10_only_the_electronic_market_makes_trades_bars_and_statistics(tmp_
     assert (bar["volume"], int(bar["high"]), int(bar["low"]), bar["trades"]) == (150, 11, 10, 2)
 
 
+def test_002_10_1_flags_that_the_feed_does_not_publish_are_null(tmp_path, monkeypatch):
+    """It has no conditions or sub types for them; whether a trade is late is not known."""
+    lake = lake_of(tmp_path, monkeypatch, venues())
+    names = ("opening", "crossed", "same_price", "multi_asset", "out_of_sequence", "on_behalf",
+             "regular", "block", "leg", "rlp", "sweep", "sets_last_price")  # fmt: skip
+    found = {row["trade_id"]: [row[name] for name in names] for row in rows(lake, "trades")}
+    unknown = [None] * 7
+    assert found == {
+        10: [False, False, False, False, *unknown, True],
+        20: [False, True, False, False, *unknown, True],
+    }
+
+
 def test_002_7_and_15_10_averages_without_crosses_and_volumes_are_compared(tmp_path, monkeypatch):
     lake = lake_of(tmp_path, monkeypatch, venues())
     (stats,) = rows(lake, "session_stats")

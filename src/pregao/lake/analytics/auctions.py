@@ -73,8 +73,9 @@ _VALUES = {
 _AUCTIONS = """
 WITH states AS (
     -- A state from a snapshot is in effect from the last incremental message on.
-    SELECT channel, security_id, coalesce(event, "at") AS event, "at" AS place, line, security_group,
-        status AS kind, own_status, from_ns, until_ns, auction_end_ns, event AS message_event,
+    SELECT channel, security_id, coalesce(event, "at") AS event, "at" AS place, line,
+        security_group, status AS kind, own_status, from_ns, until_ns, auction_end_ns,
+        event AS message_event,
         lead(event) OVER in_order AS next_event,
         status IN (SELECT unnest($kinds)) AS in_auction,
         status IS DISTINCT FROM lag(status) OVER in_order AS begins
@@ -154,7 +155,8 @@ ended AS (
         coalesce(list({'time_ns': price.time_ns, 'price': price.price, 'size': price.size}
             ORDER BY place) FILTER (price IS NOT NULL), []) AS theoretical,
         coalesce(list({'time_ns': imbalance.time_ns, 'side': imbalance.side,
-            'size': imbalance.size} ORDER BY place) FILTER (imbalance IS NOT NULL), []) AS imbalances,
+            'size': imbalance.size} ORDER BY place) FILTER (imbalance IS NOT NULL), [])
+            AS imbalances,
         arg_max(price, place) AS last_price,
         arg_max(price, place) FILTER (stands) AS standing_price,
         arg_max(imbalance, place) AS last_imbalance,

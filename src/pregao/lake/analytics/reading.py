@@ -8,10 +8,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
@@ -36,7 +37,12 @@ from pregao.lake.books.coverage import day_coverage, last_missing
 from pregao.lake.books.planner import plan_day
 from pregao.lake.books.reader import SecurityRange
 from pregao.lake.books.task import DayInputs
-from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
+from pregao.lake.ingest.protocols.umdf import (
+    OF_TRADES,
+    TRADE_DATE,
+    bundled_message_tables,
+    message_table_name,
+)
 from pregao.lake.sql.table_files import TableFiles
 from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.filesystem import Location
@@ -119,6 +125,9 @@ def one_name(column: str, names: Mapping[str, str]) -> Column:
     return found
 
 
+_DATED = frozenset(map(message_table, OF_TRADES))
+
+
 class LakeFiles:
     """Files of a lake's tables; each log is read once, later ingests are not visible."""
 
@@ -155,6 +164,9 @@ class LakeFiles:
         digest = hashlib.sha256(repr(more).encode())
         for name in sorted(names):
             digest.update(repr((name, sorted(self.paths(name).get(day, ())))).encode())
+        if not _DATED.isdisjoint(names):
+            for name, files in sorted(self._same_trades(day).items()):
+                digest.update(repr((name, files.paths())).encode())
         return int.from_bytes(digest.digest()[:8], "big") >> 2
 
     def channels(self, day: datetime.date, names: Iterable[str]) -> list[int]:
@@ -184,7 +196,30 @@ class LakeFiles:
             tables,
             self._captures,
             self._exclusions(day),
+            self._same_trades(day) if wanted.intersection(_DATED) else {},
         )
+
+    def _same_trades(self, day: datetime.date) -> dict[str, TableFiles]:
+        """Return the files of other days that may have publications or busts of a day's trades.
+
+        Tables are cut by sending date; a trade may be corrected or busted on a later date.
+        """
+        dates: list[datetime.date] = []
+        for name in self._names.intersection(_DATED):
+            own = self._table(name).of_day(day, (TRADE_DATE,)).actions
+            for end in (f"min.{TRADE_DATE}", f"max.{TRADE_DATE}"):
+                if end in own.column_names:
+                    dates += [date for date in own[end].to_pylist() if date is not None]
+        found = {}
+        for name in self._names.intersection(_DATED) if dates else ():
+            others = self._table(name).of_other_days(day, (*INSTRUMENT, TRADE_DATE))
+            if f"min.{TRADE_DATE}" in others.actions.column_names:
+                same = others.within(TRADE_DATE, min(dates), max(dates))
+                known = pc.is_valid(same.actions[f"min.{TRADE_DATE}"])
+                same = replace(same, actions=same.actions.filter(known))
+                if same.actions.num_rows:
+                    found[name] = same
+        return found
 
     def _exclusions(self, day: datetime.date) -> LegacyExclusions | None:
         if not any(day in self.paths(name) for name in LEGACY_TABLES):
@@ -236,6 +271,8 @@ class DayTables:
     captures: Mapping[str, CaptureFacts]
     excluded: LegacyExclusions | None
     """Exclusions of the legacy feed; None on a day without it."""
+    same_trades: Mapping[str, TableFiles] = field(default_factory=dict)
+    """Files of other days that may have publications or busts of this day's trades."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +396,18 @@ class LakeDay:
     def binary_messages(self, template: int) -> DataFrame:
         """Return those of the binary feed."""
         found = self.table(message_table(template), of_instruments=template not in _OF_CHANNEL)
-        own = found.where(F.col("stream") == Stream.INCREMENTAL.value)
-        return own.withColumn("place", event_key())
+        return _incremental(found)
+
+    def dated_messages(self, template: int) -> DataFrame:
+        """Return the messages of trades, with those of other days that may be of the same ones.
+
+        ``date`` is the day on which each was sent; null on this day's legacy feed.
+        """
+        found, files = self.messages(template), self.tables.same_trades.get(message_table(template))
+        if files is None:
+            return found
+        others = _incremental(self._read(files, True))
+        return found.unionByName(others, allowMissingColumns=True)
 
     def legacy_messages(self, template: int) -> DataFrame | None:
         """Return those of the legacy feed that the binary feed lacks; None without any."""
@@ -503,6 +550,11 @@ class LakeDay:
         """Add the symbol of each row's instrument, where known."""
         symbols = self.instruments().drop("security_group")
         return frame.join(F.broadcast(symbols), list(INSTRUMENT), "left")
+
+
+def _incremental(found: DataFrame) -> DataFrame:
+    own = found.where(F.col("stream") == Stream.INCREMENTAL.value)
+    return own.withColumn("place", event_key())
 
 
 def version_starts(day: LakeDay) -> DataFrame:

@@ -7,19 +7,17 @@ are no part of prices and volumes, and their numbers are those of their venue (0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from pregao.feed.legacy.book_updates import ELECTRONIC
-from pregao.lake.analytics.engine import Column, DataFrame, F, Window
+from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.reading import (
-    INSTRUMENT,
     INSTRUMENTS,
     LakeDay,
-    bit,
     event_key,
-    one_name,
 )
 from pregao.lake.analytics.tables import (
     PRICE,
@@ -27,7 +25,6 @@ from pregao.lake.analytics.tables import (
     AnalyticsTable,
     column,
     conform,
-    missing,
 )
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.keys import MESSAGE_KEY, key_field
@@ -56,8 +53,6 @@ QUOTE = (
 )
 """Columns of the book before an event."""
 
-_BEST = [field.name for field in QUOTE if field.name != "spread"]
-_SIDES = {"BUY": "bid", "SELL": "ask"}
 _STALE = "stale"
 
 CONDITIONS = {
@@ -100,7 +95,7 @@ COLUMNS = (
     column(
         "sets_last_price",
         pa.bool_(),
-        "Whether it set the last price: when first published neither out of sequence nor a leg.",
+        "Whether it set the last price: first published as no leg and not out of sequence.",
     ),
     column("busted", pa.bool_(), "Whether it was busted; it then counts nowhere."),
     column("bust_time_ns", pa.int64(), "Time of the bust."),
@@ -115,14 +110,26 @@ COLUMNS = (
     column("opening", pa.bool_(), "One of the trades that opened the session."),
     column("crossed", pa.bool_(), "Both sides by one cross order."),
     column("same_price", pa.bool_(), "Same price as the previous trade."),
-    column("out_of_sequence", pa.bool_(), "Reported late: not a last price."),
-    column("on_behalf", pa.bool_(), "Entered or corrected by the exchange."),
-    column("regular", pa.bool_(), "A regular trade."),
-    column("block", pa.bool_(), "A block trade: midpoint, block book, request for quote."),
+    column(
+        "out_of_sequence", pa.bool_(), "Reported late: not a last price; null on the legacy feed."
+    ),
+    column(
+        "on_behalf", pa.bool_(), "Entered or corrected by the exchange; null on the legacy feed."
+    ),
+    column("regular", pa.bool_(), "A regular trade; null on the legacy feed."),
+    column(
+        "block",
+        pa.bool_(),
+        "A block trade: midpoint, block book, request for quote; null on the legacy feed.",
+    ),
     column("multi_asset", pa.bool_(), "The spot part of a forward with spot."),
-    column("leg", pa.bool_(), "The leg of a strategy: not a last price."),
-    column("rlp", pa.bool_(), "With a retail liquidity provider."),
-    column("sweep", pa.bool_(), "The part of a sweep-and-cross that swept the book."),
+    column("leg", pa.bool_(), "The leg of a strategy: not a last price; null on the legacy feed."),
+    column("rlp", pa.bool_(), "With a retail liquidity provider; null on the legacy feed."),
+    column(
+        "sweep",
+        pa.bool_(),
+        "The part of a sweep-and-cross that swept the book; null on the legacy feed.",
+    ),
     column("implied", pa.bool_(), "Involves an implied order; null below schema version 10."),
     column("forward", pa.bool_(), "A forward trade (template 54)."),
     *_FORWARD_COLUMNS,
@@ -154,48 +161,150 @@ VENUE_COLUMNS = tuple(
 )
 """Columns of the trades outside the electronic market."""
 
-_IDENTITY = [*INSTRUMENT, "venue", "trade_date", "trade_id"]
-_ORIGINAL = ["place", "event", *MESSAGE_KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
-"""Columns that only the first publication sets."""
-_FIRST_PUBLISHED = ["price", "size", "trade_condition", "trd_sub_type"]
-"""Columns of the first publication that a correction may have changed."""
-_LATEST = [
-    "trading_session_id", "price", "size", "buyer", "seller", "trade_condition", "trd_sub_type",
-    "implied", "forward", "seller_days", "md_entry_interest_rate",
-]  # fmt: skip
-"""Columns that a correction may change."""
+_PUBLICATIONS = """
+WITH messages AS (
+    SELECT NULL::DATE AS date WHERE false
+    UNION ALL BY NAME SELECT *, false AS forward FROM trade_messages
+    UNION ALL BY NAME SELECT *, true AS forward FROM forward_messages
+)
+SELECT channel, security_id, venue, trade_date, trade_id, place, event, sequence_version,
+    sequence_number, index_in_packet, sending_time_ns, capture_time_ns, trading_session_id,
+    trade_condition, implied, forward, seller_days, md_entry_interest_rate,
+    coalesce(transact_time_ns, md_entry_timestamp_ns) AS time_ns,
+    md_entry_px AS price, md_entry_size AS size, md_entry_buyer AS buyer,
+    md_entry_seller AS seller,
+    coalesce($sub_type_names[list_position($sub_types, trd_sub_type)], trd_sub_type)
+        AS trd_sub_type,
+    coalesce(date, $date) AS sent,
+    -- Event keys restart on some days.
+    CAST(date_diff('day', DATE '1970-01-01', coalesce(date, $date)) AS HUGEINT)
+        * 10000000000000000000 + place AS turn
+FROM messages
+"""
+"""Every publication of trades and forwards; ``turn`` orders those of several days."""
 
+_TRADES = """
+WITH once AS (
+    SELECT channel, security_id, venue, trade_date, trade_id,
+        arg_min({
+            'sent': sent, 'place': place, 'event': event, 'time_ns': time_ns,
+            'sequence_version': sequence_version, 'sequence_number': sequence_number,
+            'index_in_packet': index_in_packet, 'sending_time_ns': sending_time_ns,
+            'capture_time_ns': capture_time_ns, 'price': price, 'size': size,
+            'trade_condition': trade_condition, 'trd_sub_type': trd_sub_type
+        }, turn) AS original,
+        -- What a correction may change.
+        arg_max({
+            'time_ns': time_ns, 'trading_session_id': trading_session_id, 'price': price,
+            'size': size, 'buyer': buyer, 'seller': seller, 'trade_condition': trade_condition,
+            'trd_sub_type': trd_sub_type, 'implied': implied, 'forward': forward,
+            'seller_days': seller_days, 'md_entry_interest_rate': md_entry_interest_rate
+        }, turn) AS latest,
+        max(turn) AS latest_turn,
+        count(*) AS publications
+    FROM publications GROUP BY ALL
+),
+bust_turns AS (
+    SELECT channel, security_id, venue, trade_date, trade_id,
+        coalesce(transact_time_ns, md_entry_timestamp_ns) AS time_ns,
+        CAST(date_diff('day', DATE '1970-01-01', coalesce(date, $date)) AS HUGEINT)
+            * 10000000000000000000 + place AS turn
+    FROM (SELECT NULL::DATE AS date WHERE false UNION ALL BY NAME SELECT * FROM bust_messages)
+),
+busts AS (
+    SELECT channel, security_id, venue, trade_date, trade_id, max(turn) AS bust_turn,
+        arg_max_null(time_ns, turn) AS bust_time_ns
+    FROM bust_turns GROUP BY ALL
+),
+-- A trade belongs to the day of its first publication. One published again after its bust is
+-- valid.
+made AS (
+    SELECT once.* EXCLUDE (original, latest), original.* EXCLUDE
+            (sent, price, size, trade_condition, trd_sub_type),
+        original.price AS original_price, original.size AS original_size,
+        original.trade_condition AS original_trade_condition,
+        original.trd_sub_type AS original_trd_sub_type,
+        latest.* EXCLUDE (time_ns), publications > 1 AS corrected,
+        CASE WHEN publications > 1 THEN latest.time_ns END AS correction_time_ns,
+        coalesce(bust_turn > latest_turn, false) AS busted,
+        CASE WHEN bust_turn > latest_turn THEN bust_time_ns END AS bust_time_ns,
+        list_contains(CAST($legacy AS SMALLINT[]), channel) AS legacy
+    FROM once LEFT JOIN busts USING (channel, security_id, venue, trade_date, trade_id)
+    WHERE original.sent = $date
+),
+flagged AS (
+    SELECT *,
+        -- The first publication decides: a correction is out of sequence unless it is of the last
+        -- trade, and takes no price back.
+        original_trade_condition & $not_last_conditions = 0
+            AND NOT coalesce(list_contains($not_last_sub_types, original_trd_sub_type), false)
+            AS sets_last_price,
+        trade_condition & $opening <> 0 AS opening,
+        trade_condition & $crossed <> 0 AS crossed,
+        trade_condition & $same_price <> 0 AS same_price,
+        -- The legacy feed does not state these.
+        CASE WHEN NOT legacy THEN trade_condition & $out_of_sequence <> 0 END AS out_of_sequence,
+        CASE WHEN NOT legacy THEN trade_condition & $on_behalf <> 0 END AS on_behalf,
+        CASE WHEN NOT legacy THEN trade_condition & $regular <> 0 END AS regular,
+        CASE WHEN NOT legacy THEN trade_condition & $block <> 0 END AS block,
+        coalesce(list_contains($multi_asset, trd_sub_type), false) AS multi_asset,
+        CASE WHEN NOT legacy THEN coalesce(list_contains($leg, trd_sub_type), false) END AS leg,
+        CASE WHEN NOT legacy THEN coalesce(list_contains($rlp, trd_sub_type), false) END AS rlp,
+        CASE WHEN NOT legacy THEN coalesce(list_contains($sweep, trd_sub_type), false) END AS sweep
+    FROM made
+)
+"""
 
-# --- Quotes ---
-
-
-def with_quotes(day: LakeDay, frame: DataFrame) -> DataFrame:
-    """Add to rows with an event the best prices before it."""
-    concerned = F.broadcast(frame.select(*INSTRUMENT).distinct())
-    ticks = day.table(TICKS).join(concerned, list(INSTRUMENT), "left_semi")
-    trusted = F.col("state") != _STALE
-    best = [F.when(trusted, F.col(f"{name}_1")).alias(name) for name in _BEST]
-    known = ticks.select(*INSTRUMENT, _after().alias("event"), F.struct(*best).alias("quote"))
-    both = frame.withColumn("is_tick", F.lit(0)).unionByName(
-        known.withColumn("is_tick", F.lit(1)), allowMissingColumns=True
-    )
-    # A tick is the book after its event.
-    so_far = Window.partitionBy(*INSTRUMENT).orderBy("event", "is_tick")
-    found = both.withColumn("before", F.last("quote", ignorenulls=True).over(so_far)).where(
-        F.col("is_tick") == 0
-    )
-    return found.select(
-        *frame.columns,
-        *[F.col(f"before.{name}") for name in _BEST],
-        (F.col("before.ask_price") - F.col("before.bid_price")).alias("spread"),
-    )
-
-
-def _after() -> Column:
-    """Return the event of a tick; for a loaded snapshot, the key after its last packet."""
-    packet = F.col("sequence_version").cast("bigint") * EVENT_VERSION
-    packet = packet + (F.col("sequence_number") + 1) * EVENT_NUMBER - 1
-    return F.coalesce(F.col("event"), packet)
+_WITH_QUOTES = """,
+-- The aggressor is that of the summary that precedes a trade in its event.
+aggressors AS (
+    SELECT channel, security_id, event, place,
+        coalesce($aggressor_names[list_position($aggressors, aggressor_side)], aggressor_side)
+            AS aggressor_side,
+        aggressor_time_ns
+    FROM summaries
+),
+-- A tick is the book after its event; of a loaded snapshot, after the last packet in it.
+books AS (
+    SELECT channel, security_id, coalesce(
+            event,
+            CAST(sequence_version AS BIGINT) * $event_version
+                + (sequence_number + 1) * $event_number - 1
+        ) AS event,
+        state <> $stale AS trusted, bid_price_1, bid_size_1, bid_orders_1,
+        ask_price_1, ask_size_1, ask_orders_1
+    FROM ticks
+    WHERE (channel, security_id) IN (SELECT (channel, security_id) FROM flagged)
+),
+quotes AS (
+    SELECT channel, security_id, event,
+        CASE WHEN trusted THEN bid_price_1 END AS bid_price,
+        CASE WHEN trusted THEN bid_size_1 END AS bid_size,
+        CASE WHEN trusted THEN bid_orders_1 END AS bid_orders,
+        CASE WHEN trusted THEN ask_price_1 END AS ask_price,
+        CASE WHEN trusted THEN ask_size_1 END AS ask_size,
+        CASE WHEN trusted THEN ask_orders_1 END AS ask_orders
+    FROM books
+)
+SELECT trade.*, aggressor.aggressor_side, aggressor.aggressor_time_ns,
+    quote.* EXCLUDE (channel, security_id, event), ask_price - bid_price AS spread
+FROM flagged AS trade
+ASOF LEFT JOIN aggressors AS aggressor
+    ON trade.channel = aggressor.channel AND trade.security_id = aggressor.security_id
+    AND trade.event = aggressor.event AND trade.place > aggressor.place
+ASOF LEFT JOIN quotes AS quote
+    ON trade.channel = quote.channel AND trade.security_id = quote.security_id
+    AND trade.event > quote.event
+"""
+_WITHOUT_QUOTES = """
+SELECT * FROM flagged
+"""
+_TICKS = (
+    "channel smallint, security_id bigint, event bigint, sequence_version int, "
+    "sequence_number bigint, state string, bid_price_1 decimal(18,4), bid_size_1 bigint, "
+    "bid_orders_1 int, ask_price_1 decimal(18,4), ask_size_1 bigint, ask_orders_1 int"
+)
+"""Columns of the best prices, of a day without ticks."""
 
 
 # --- Trades ---
@@ -203,147 +312,85 @@ def _after() -> Column:
 
 def trades(day: LakeDay) -> DataFrame:
     """Return the day's trades, with the best prices before each where there are ticks."""
-    plain = _without_quotes(day)
-    quoted = with_quotes(day, plain) if day.has(TICKS) else plain.select("*", *missing(QUOTE))
-    return conform(day.with_symbols(quoted), COLUMNS)
+    none = day.session.createDataFrame([], _TICKS)
+    found = _query(
+        day,
+        _TRADES + _WITH_QUOTES,
+        {
+            "aggressors": list(_AGGRESSORS),
+            "aggressor_names": list(_AGGRESSORS.values()),
+            "event_version": EVENT_VERSION,
+            "event_number": EVENT_NUMBER,
+            "stale": _STALE,
+        },
+        _electronic(day),
+        publications=_publications(day, _electronic(day)),
+        summaries=day.messages(EXECUTION_SUMMARY),
+        ticks=day.table(TICKS) if day.has(TICKS) else none,
+    )
+    return conform(day.with_symbols(found), COLUMNS)
 
 
 def venue_trades(day: LakeDay) -> DataFrame:
     """Return the day's trades outside the electronic market."""
-    return conform(day.with_symbols(_once(day, day.venue_trades)), VENUE_COLUMNS)
+    published = _publications(day, day.venue_trades)
+    statement = _TRADES + _WITHOUT_QUOTES
+    found = _query(day, statement, {}, day.venue_trades, publications=published)
+    return conform(day.with_symbols(found), VENUE_COLUMNS)
 
 
-def _without_quotes(day: LakeDay) -> DataFrame:
-    """Return the day's trades from messages alone."""
-
-    kinds = _once(day, _electronic(day))
-    return _with_aggressor(day, kinds.withColumn("sets_last_price", _sets_last_price()))
+def _query(
+    day: LakeDay,
+    statement: str,
+    values: Mapping[str, Any],
+    messages: Callable[[int], DataFrame],
+    **views: DataFrame,
+) -> DataFrame:
+    """Return the rows of a statement over publications and busts of trades."""
+    own = {
+        "date": day.date,
+        "legacy": day.legacy_channels,
+        "not_last_conditions": NOT_LAST_CONDITIONS,
+        "not_last_sub_types": sorted(NOT_LAST_SUB_TYPES),
+        **CONDITIONS,
+        **{name: sorted(value_names("TrdSubType", value)) for name, value in KINDS.items()},
+    }
+    return day.query(statement, {**own, **values}, bust_messages=messages(TRADE_BUST), **views)
 
 
 def publications(day: LakeDay) -> DataFrame:
-    """Return every publication of the day's trades, corrections too."""
-    return _publications(day, _electronic(day))
+    """Return the publications of trades that were sent on the day, corrections too."""
+    found = _publications(day, _electronic(day))
+    return found.where(F.col("sent") == F.lit(day.date))
 
 
 def _electronic(day: LakeDay) -> Callable[[int], DataFrame]:
     """Return the reader of the messages of the electronic market."""
-    return lambda template: day.messages(template).withColumn("venue", F.lit(ELECTRONIC))
+    return lambda template: day.dated_messages(template).withColumn("venue", F.lit(ELECTRONIC))
 
 
-def _once(day: LakeDay, messages: Callable[[int], DataFrame]) -> DataFrame:
-    """Return each trade of these messages once; ``place`` is that of its first publication."""
-    once = (
-        _publications(day, messages)
-        .groupBy(*_IDENTITY)
-        .agg(
-            F.min_by(F.struct(*_ORIGINAL, *_FIRST_PUBLISHED), "place").alias("original"),
-            F.max_by(F.struct("place", "time_ns", *_LATEST), "place").alias("latest"),
-            F.count(F.lit(1)).cast("int").alias("publications"),
-        )
+def _publications(day: LakeDay, messages: Callable[[int], DataFrame]) -> DataFrame:
+    """Return the publications of trades and forwards."""
+
+    def with_implied(template: int) -> DataFrame:
+        found = messages(template)
+        return found.withColumn("implied", day.is_implied(found))
+
+    return day.query(
+        _PUBLICATIONS,
+        {
+            "date": day.date,
+            "sub_types": list(_SUB_TYPES),
+            "sub_type_names": list(_SUB_TYPES.values()),
+        },
+        trade_messages=with_implied(TRADE),
+        forward_messages=with_implied(FORWARD_TRADE),
     )
-    busts = (
-        messages(TRADE_BUST)
-        .groupBy(*_IDENTITY)
-        .agg(F.max_by(F.struct("place", event_time().alias("time_ns")), "place").alias("bust"))
-    )
-    joined = once.join(busts, _IDENTITY, "left").select(
-        *_IDENTITY,
-        *[F.col(f"original.{name}") for name in _ORIGINAL],
-        *[F.col(f"original.{name}").alias(f"original_{name}") for name in _FIRST_PUBLISHED],
-        *[F.col(f"latest.{name}") for name in _LATEST],
-        "publications",
-        (F.col("publications") > 1).alias("corrected"),
-        F.when(F.col("publications") > 1, F.col("latest.time_ns")).alias("correction_time_ns"),
-        # A trade published again after its bust is valid.
-        F.coalesce(F.col("bust.place") > F.col("latest.place"), F.lit(False)).alias("busted"),
-        F.col("bust.time_ns").alias("published_bust_ns"),
-    )
-    return joined.select(
-        "*",
-        F.when(F.col("busted"), F.col("published_bust_ns")).alias("bust_time_ns"),
-        *[bit("trade_condition", mask).alias(name) for name, mask in CONDITIONS.items()],
-        *[
-            F.coalesce(
-                F.col("trd_sub_type").isin(*sorted(value_names("TrdSubType", value))), F.lit(False)
-            ).alias(name)
-            for name, value in KINDS.items()
-        ],
-    )
-
-
-def _sets_last_price() -> Column:
-    """Return the rule of `pregao.umdf.phases` as a column, for the first publication.
-
-    A correction is out of sequence unless it is of the last trade; it takes no price back.
-    """
-    sub_type = F.col("original_trd_sub_type")
-    excluded = F.coalesce(sub_type.isin(*sorted(NOT_LAST_SUB_TYPES)), F.lit(False))
-    return ~bit("original_trade_condition", NOT_LAST_CONDITIONS) & ~excluded
 
 
 def stored_trades(day: LakeDay) -> DataFrame:
     """Return the rows of the written table, with their event keys."""
     return day.table(TRADES.name).withColumn("place", event_key())
-
-
-def event_time() -> Column:
-    """Return the event time: T5 if the message has it, else T10."""
-    return F.coalesce("transact_time_ns", "md_entry_timestamp_ns")
-
-
-def _publications(day: LakeDay, messages: Callable[[int], DataFrame]) -> DataFrame:
-    """Return the publications of trades and forwards."""
-    return _published(day, messages, TRADE).unionByName(_published(day, messages, FORWARD_TRADE))
-
-
-def _published(day: LakeDay, messages: Callable[[int], DataFrame], template: int) -> DataFrame:
-    """Return the publications of trades of one template."""
-    found = messages(template)
-    own = [F.col(field.name) for field in _FORWARD_COLUMNS]
-    return found.select(
-        *_IDENTITY,
-        *[name for name in _ORIGINAL if name != "time_ns"],
-        event_time().alias("time_ns"),
-        "trading_session_id",
-        F.col("md_entry_px").alias("price"),
-        F.col("md_entry_size").alias("size"),
-        F.col("md_entry_buyer").alias("buyer"),
-        F.col("md_entry_seller").alias("seller"),
-        "trade_condition",
-        one_name("trd_sub_type", _SUB_TYPES).alias("trd_sub_type"),
-        day.is_implied(found).alias("implied"),
-        F.lit(template == FORWARD_TRADE).alias("forward"),
-        *(own if template == FORWARD_TRADE else missing(_FORWARD_COLUMNS)),
-    )
-
-
-def _with_aggressor(day: LakeDay, frame: DataFrame) -> DataFrame:
-    """Add the aggressor from the summary that precedes the trades in their event."""
-    keys = [*INSTRUMENT, "event"]
-    summaries = (
-        day.messages(EXECUTION_SUMMARY)
-        .groupBy(*keys)
-        .agg(
-            F.sort_array(
-                F.collect_list(
-                    F.struct(
-                        F.col("place").alias("at"),
-                        one_name("aggressor_side", _AGGRESSORS).alias("side"),
-                        F.col("aggressor_time_ns").alias("time_ns"),
-                    )
-                )
-            ).alias("summaries")
-        )
-    )
-    ahead = F.filter("summaries", lambda summary: summary["at"] < F.col("place"))
-    joined = frame.join(summaries, keys, "left").withColumn(
-        "summary", F.try_element_at(ahead, F.lit(-1))
-    )
-    return joined.select(
-        *frame.columns,
-        F.col("summary.side").alias("aggressor_side"),
-        F.col("summary.time_ns").alias("aggressor_time_ns"),
-    )
 
 
 def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:

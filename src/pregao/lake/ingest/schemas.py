@@ -8,7 +8,7 @@ as 64-bit integers; tables declare them as decimals of 18 digits, enumerations a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -48,12 +48,14 @@ def column_of(name: str, kind: Any, comment: str) -> Any:
     return pa.field(name, kind, metadata={"comment": comment})
 
 
-def bounded_spec(name: str, schema: Any, description: str) -> TableSpec:
+def bounded_spec(name: str, schema: Any, description: str, also: Collection[str] = ()) -> TableSpec:
     """Return the spec of a table partitioned by day, with minima and maxima of `_BOUNDED` columns.
 
-    More columns would slow down every load of a table; row groups have bounds of all columns.
+    More columns would slow down every load of a table, except those that it needs, ``also``; row
+    groups have bounds of all columns.
     """
-    statistics = tuple(column for column in schema.names if column in _BOUNDED)
+    bounded = {*_BOUNDED, *also}
+    statistics = tuple(column for column in schema.names if column in bounded)
     return TableSpec(name, schema, description=description, statistics=statistics)
 
 

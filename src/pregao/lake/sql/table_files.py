@@ -52,11 +52,21 @@ class TableFiles:
         actions = self.actions
         if self.dated and actions.num_rows:
             actions = actions.filter(pc.equal(actions[_DAY], day))
+        return self._bounded(actions, bounded)
+
+    def of_other_days(self, day: datetime.date, bounded: Iterable[str] = ()) -> TableFiles:
+        """Return the files of all days but one, with the bounds of some columns only."""
+        actions = self.actions
+        if self.dated and actions.num_rows:
+            actions = actions.filter(pc.not_equal(actions[_DAY], day))
+        return self._bounded(actions, bounded)
+
+    def _bounded(self, actions: Any, bounded: Iterable[str]) -> TableFiles:
         wanted = [*_KEPT, *(f"{end}.{name}" for name in bounded for end in ("min", "max"))]
         names = [name for name in wanted if name in actions.column_names]
         return replace(self, actions=actions.select(names))
 
-    def within(self, column: str, first: int, last: int) -> TableFiles:
+    def within(self, column: str, first: Any, last: Any) -> TableFiles:
         """Return the files that may have values of a column in a range."""
         low, high = f"min.{column}", f"max.{column}"
         actions = self.actions

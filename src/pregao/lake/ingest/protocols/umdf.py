@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,13 @@ from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream, StreamEvidence
 from pregao.umdf.tables import TemplateTable
-from pregao.umdf.templates import SECURITY_DEFINITIONS, SEQUENCE
+from pregao.umdf.templates import (
+    FORWARD_TRADE,
+    SECURITY_DEFINITIONS,
+    SEQUENCE,
+    TRADE,
+    TRADE_BUST,
+)
 
 INSTRUMENTS = "instruments"
 _INSTRUMENT_ORDER = (
@@ -185,6 +191,12 @@ def message_tables(registry: Registry) -> MessageTables:
     )
 
 
+OF_TRADES: Final = (TRADE, FORWARD_TRADE, TRADE_BUST)
+"""Templates about single trades. They state the trading day of the trade, which may be before that
+on which they are sent: their tables have bounds of it."""
+TRADE_DATE: Final = "trade_date"
+
+
 @cache
 def bundled_message_tables() -> MessageTables:
     """Return the tables of the bundled schemas."""
@@ -197,11 +209,12 @@ def message_table_specs() -> list[TableSpec]:
     schema = message_schema(tables.instruments)
     meaning = "An instrument of a day: its latest definition."
     specs = [bounded_spec(INSTRUMENTS, schema, meaning)]
-    for table in tables.templates.values():
+    for template, table in tables.templates.items():
         schema = message_schema(table)
         meaning = f"Messages of the template {table.name}."
         name = message_table_name(table.name)
-        specs.append(bounded_spec(name, schema, meaning))
+        also = (TRADE_DATE,) if template in OF_TRADES else ()
+        specs.append(bounded_spec(name, schema, meaning, also))
     return specs
 
 
