@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from pregao.cli.analytics import analytics
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.analytics import writing
-from pregao.lake.analytics.bars import with_average
 from pregao.lake.analytics.engine import F, spark_type
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.registry import ANALYTICS
@@ -50,7 +49,8 @@ volumes = st.integers(-(10**12), 10**12)
 def test_an_average_is_rounded_once_half_away_from_zero(lake, pairs):
     with LocalSession(lake.location) as session:
         sums = session.createDataFrame(pairs, "notional decimal(34,4), volume bigint")
-        found = [row["vwap"] for row in with_average(sums.withColumn("n", F.lit(1))).collect()]
+        statement = "SELECT average_price(notional, volume) AS vwap FROM sums"
+        found = [row["vwap"] for row in session.query(statement, {"sums": sums}, {}).collect()]
     exact = [
         (amount / volume).quantize(Decimal("1e-8"), ROUND_HALF_UP) if volume else None
         for amount, volume in pairs

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.lake.analytics.engine import Column, DataFrame, F, spark_type
-from pregao.lake.analytics.reading import INSTRUMENT, LakeDay, LakeFiles
+from pregao.lake.analytics.engine import DataFrame
+from pregao.lake.analytics.reading import LakeDay, LakeFiles
 from pregao.lake.analytics.tables import (
     AVERAGE,
     NOTIONAL,
@@ -103,68 +103,45 @@ def is_interval(text: object) -> bool:
 NAME = "bars"
 
 
-def bars(trades: DataFrame, date: datetime.date, intervals: tuple[str, ...]) -> DataFrame:
+_BARS = """
+WITH counted AS (
+    SELECT * FROM trades WHERE NOT busted
+),
+intervals AS (
+    SELECT unnest($names) AS interval, unnest($lengths) AS length
+),
+placed AS (
+    -- A remainder that is never negative: late reports may be of the previous day.
+    SELECT trade.*, interval, length,
+        time_ns - ((time_ns - $midnight) % length + length) % length AS start_ns
+    FROM counted AS trade CROSS JOIN intervals
+),
+bars AS (
+    SELECT channel, security_id, symbol, interval, start_ns, start_ns + length AS end_ns,
+        arg_min(price, place) FILTER (sets_last_price) AS open,
+        max(price) AS high,
+        min(price) AS low,
+        arg_max(price, place) FILTER (sets_last_price) AS close,
+        sum(size) AS volume,
+        CAST(sum(price * CAST(size AS DECIMAL(19, 0))) AS DECIMAL(34, 4)) AS notional,
+        count(size) AS trades,
+        coalesce(sum(size) FILTER (aggressor_side = 'BUY'), 0) AS buy_volume,
+        coalesce(sum(size) FILTER (aggressor_side = 'SELL'), 0) AS sell_volume
+    FROM placed GROUP BY channel, security_id, symbol, interval, start_ns, length
+)
+SELECT *, average_price(notional, volume) AS vwap FROM bars
+"""
+
+
+def bars(day: LakeDay, trades: DataFrame, intervals: tuple[str, ...]) -> DataFrame:
     """Return the bars of a day's trades for these intervals, without empty ones."""
-    spans = F.array(
-        *[
-            F.struct(F.lit(name).alias("name"), F.lit(interval_ns(name)).alias("length"))
-            for name in known_intervals(intervals)
-        ]
-    )
-    counted = trades.where(~F.col("busted"))
-    since = F.col("time_ns") - midnight_ns(date)
-    length = F.col("span.length")
-    placed = counted.withColumn("span", F.explode(spans)).select(
-        "*",
-        F.col("span.name").alias("interval"),
-        # A remainder that is never negative: late reports may be of the previous day.
-        (F.col("time_ns") - F.pmod(since, length)).alias("start_ns"),
-        length.alias("length"),
-    )
-    grouped = placed.groupBy(*INSTRUMENT, "symbol", "interval", "start_ns", "length").agg(
-        *prices(), *sums(F.col("price"), F.col("size")), *sides()
-    )
-    ended = grouped.withColumn("end_ns", F.col("start_ns") + F.col("length"))
-    return conform(with_average(ended), COLUMNS)
-
-
-def prices() -> list[Column]:
-    """Return open and close of the trades that set the last price, high and low of all."""
-    price = F.when(F.col("sets_last_price"), F.col("price"))
-    at = F.when(F.col("sets_last_price"), F.col("place"))
-    return [
-        F.min_by(price, at).alias("open"),
-        F.max("price").alias("high"),
-        F.min("price").alias("low"),
-        F.max_by(price, at).alias("close"),
-    ]
-
-
-def sums(price: Column, size: Column) -> list[Column]:
-    """Return volume, notional and number of trades."""
-    amount = price * size.cast("decimal(19,0)")
-    return [
-        F.sum(size).alias("volume"),
-        F.sum(amount).cast(spark_type(NOTIONAL)).alias("notional"),
-        F.count(size).alias("trades"),
-    ]
-
-
-def sides() -> list[Column]:
-    """Return the volume by side of the aggressor."""
-    return [
-        F.coalesce(F.sum(F.when(F.col("aggressor_side") == side, F.col("size"))), F.lit(0)).alias(
-            name
-        )
-        for side, name in (("BUY", "buy_volume"), ("SELL", "sell_volume"))
-    ]
-
-
-def with_average(frame: DataFrame) -> DataFrame:
-    """Add the average price to sums, rounded once (half away from zero)."""
-    # With these types Spark divides to exactly eight decimals.
-    average = F.col("notional") / F.col("volume").cast("decimal(19,0)")
-    return frame.withColumn("vwap", F.when(F.col("volume") != 0, average).cast(spark_type(AVERAGE)))
+    names = list(known_intervals(intervals))
+    values = {
+        "names": names,
+        "lengths": [interval_ns(name) for name in names],
+        "midnight": midnight_ns(day.date),
+    }
+    return conform(day.query(_BARS, values, trades=trades), COLUMNS)
 
 
 def midnight_ns(date: datetime.date) -> int:
@@ -183,7 +160,7 @@ def kept_intervals(files: LakeFiles, date: datetime.date) -> list[str]:
 
 
 def _build(day: LakeDay, wanted: AnalyticsOptions) -> DataFrame:
-    return bars(stored_trades(day), day.date, wanted.intervals)
+    return bars(day, stored_trades(day), wanted.intervals)
 
 
 BARS = AnalyticsTable(

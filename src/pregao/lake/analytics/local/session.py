@@ -32,9 +32,9 @@ _MACROS = (
             + (spot - floor(spot)) * sorted[CAST(ceil(spot) AS BIGINT) + 1] END""",
     "percentile_of(sorted, share) AS value_between(sorted, (len(sorted) - 1) * share)",
     # Exact, rounded half away from zero; DuckDB's division would use floating-point numbers.
-    """average_units(amount, quantity) AS
-        sign(amount) * ((2 * abs(CAST(amount * CAST(100000000 AS DECIMAL(9, 0)) AS HUGEINT))
-            + quantity) // (2 * CAST(quantity AS HUGEINT)))""",
+    """average_units(amount, quantity) AS sign(amount) * sign(quantity)
+        * ((2 * abs(CAST(amount * CAST(100000000 AS DECIMAL(9, 0)) AS HUGEINT))
+            + abs(CAST(quantity AS HUGEINT))) // (2 * abs(CAST(quantity AS HUGEINT))))""",
     """average_price(notional, volume) AS CASE WHEN volume <> 0 THEN
         CAST(CAST(average_units(notional, volume) // 100000000 AS DECIMAL(29, 0))
             + CAST(average_units(notional, volume) % 100000000 AS DECIMAL(8, 0))
