@@ -4,23 +4,39 @@ import struct
 from pathlib import Path
 from tempfile import mkdtemp
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pregao.capture import PcapWriter, udp_frame
 from pregao.capture.pcap import HEADER_BYTES, RECORD_HEADER_BYTES
 from pregao.cli.analytics import _clocks
-from pregao.clock import SECOND
-from pregao.lake.analytics.clock_offsets import clock_offsets
+from pregao.clock import DAY, MILLISECOND, SECOND
+from pregao.lake.analytics.clock_offsets import Differences, clock_offsets
+from pregao.lake.analytics.local.session import LocalSession
+from pregao.lake.analytics.reading import CaptureFacts, DayTables, LakeDay
 from pregao.lake.analytics.run import analyse
 from pregao.lake.ingest.pipeline import ingest
-from pregao.lake.ingest.schemas import DATE_FIELD
+from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
+from pregao.lake.ingest.schemas import DATE_FIELD, PACKETS
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.writer import write_rows
+from pregao.lake.sql.table_files import TableFiles
 from pregao.lake.storage.commit_unit import TableSpec
+from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from tests.lake.analytics_support import DATE, rows, the_day
+from pregao.lake.storage.parquet import number_of
+from tests.lake.analytics_support import DATE, rows
 from tests.lake.days import day
+from tests.legacy.writing import datagrams, entry
 
 CLOCK_LAG_S = -16
 """By how many seconds the clock of the captures of the incremental stream is off."""
+
+CAPTURED = 1_376_308_801_000_000_000
+"""A second after `SENT` of the legacy messages."""
 
 BEFORE = TableSpec(
     "latency_minutes",
@@ -129,5 +145,100 @@ def test_time_columns_are_marked(lake):
             ours = field.name not in BEFORE.schema.names
             if ours and field.name.startswith(("p", "max", "network", "t1", "offset")):
                 assert field.name == "packets" or field.name.endswith("_ns"), (table, field.name)
-    with the_day(lake) as rows_of_day:
-        assert clock_offsets(rows_of_day).columns[0] == "channel"
+
+
+def plain_offset(values):
+    """Median, smallest plausible difference, and number of outliers of some differences."""
+    ordered = sorted(values)
+    low, median = (ordered[-(-len(ordered) // parts) - 1] for parts in (10, 2))
+    plausible = [one for one in ordered if one >= median - 10 * (median - low) - MILLISECOND]
+    return median, plausible[0], len(ordered) - len(plausible)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.integers(-70_000, 70_000)
+        | st.integers(-20 * MILLISECOND, 20 * MILLISECOND)
+        | st.integers(-(1 << 61), 1 << 61),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(1, 3),
+)
+def test_the_offset_is_found_in_passes_over_any_differences(values, parts):
+    """No pass keeps the differences, which come in parts."""
+    flow = Differences()
+    own = [np.array(values[part::parts], np.int64) for part in range(parts)]
+    own = [part for part in own if len(part)]
+    for part in own:
+        flow.measure(part)
+    flow.search()
+    passes = 0
+    while not flow.found:
+        passes += 1
+        for part in own:
+            flow.bin(part)
+        flow.narrow()
+    for part in own:
+        flow.judge(part)
+    assert passes <= 4
+    assert (flow.count, flow.min) == (len(values), min(values))
+    assert (flow.median, flow.plausible, flow.outliers) == plain_offset(values)
+
+
+def test_packets_without_a_sending_time_have_no_difference(tmp_path):
+    """Neither null nor, in lakes of earlier versions, 0."""
+    location = Location.parse(tmp_path)
+    sent = [0, None, *range(1_000, 1_010)]
+    content = pa.table(
+        {
+            "channel": pa.array([7] * len(sent), pa.int16()),
+            **{
+                name: pa.array([text] * len(sent)).dictionary_encode()
+                for name, text in (("stream", "incremental"), ("feed", "A"), ("capture_id", "x"))
+            },
+            "sending_time_ns": pa.array(sent, pa.int64()),
+            "capture_time_ns": pa.array([DAY] * 2 + [one + 5 for one in sent[2:]], pa.int64()),
+        }
+    )
+    path = write_rows(location, "packets", content, number_of(DATE)).path
+    actions = pa.table({"path": [path]})
+    files = TableFiles("packets", location.join("packets"), PACKETS, True, actions)
+    captures = {"x": CaptureFacts("x.pcap", False)}
+    tables = DayTables(location, DATE, {"packets": files}, captures, None)
+    with LocalSession(location) as session:
+        (row,) = clock_offsets(LakeDay(session, tables, 7)).to_pylist()
+    assert row == {
+        "channel": 7, "stream": "incremental", "feed": "A", "capture_id": "x", "name": "x.pcap",
+        "packets": 10, "offset_ns": 5, "min_ns": 5, "median_ns": 5, "outliers": 0,
+    }  # fmt: skip
+
+
+def test_datagrams_with_later_chunks_have_no_sending_time(tmp_path, monkeypatch):
+    """Here they are most of the packets, and the day has its offset and its latencies."""
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51")
+    orders = [entry("0", 0, rpt=rpt, position=rpt, size=100, price="10.5") for rpt in range(1, 9)]
+    with PcapWriter(tmp_path / "a.pcap") as writer:
+        time = CAPTURED
+        for number in range(1, 6):
+            entries = [{"MDEntryTime": 120000000, **order} for order in orders]
+            for payload in datagrams("IncrementalRefresh_152", number, 40, MDEntries=entries):
+                writer.write(time, udp_frame("10.0.0.1", 9, "233.1.1.1", 5001, payload))
+                time += 1000
+    lake = LakeStore(tmp_path / "lake")
+    assert ingest([str(tmp_path / "a.pcap")], lake.location).committed
+    packets = rows(lake, "legacy_packets")
+    with_time = [row for row in packets if row["sending_time_ns"] is not None]
+    assert len(with_time) == 5
+    assert len(packets) > 3 * len(with_time)
+    assert {row["sending_time_ns"] for row in with_time} == {CAPTURED - SECOND}
+    assert check_lake(lake).faults == []
+    analyse(lake, tables=["latency_minutes"])
+    (offset,) = rows(lake, "clock_offsets")
+    assert (offset["packets"], offset["min_ns"], offset["offset_ns"]) == (5, SECOND, SECOND)
+    events = sorted(rows(lake, "latency"), key=lambda row: row["event"])
+    assert [row["messages"] for row in events] == [8] * 5
+    assert [row["network_ns"] for row in events] == [
+        row["capture_time_ns"] - CAPTURED for row in events
+    ]

@@ -24,6 +24,8 @@ DEPTH = 3
 SETTINGS = {"seed": 3, "instruments": 2, "duration": "10s"}
 STALE_EVERY = 50
 RECOVERY = 1 << 5
+BY_HAND = 1 << 3 | 1 << 6
+"""Conditions of trades that are entered or amended by hand, whose time is too."""
 
 
 def sided(name):
@@ -69,7 +71,9 @@ def private_capture(path, requests, reports):
             data = peer.order(1, **values, businessHeader=header)
         else:
             header |= {"eventIndicator": 0, "marketSegmentID": 80}
-            data = peer.frame("ExecutionReport_New", **(REPORT | values), businessHeader=header)
+            kind, own = f"ExecutionReport_{values.get('kind', 'New')}", REPORT | values
+            own.pop("kind", None)
+            data = peer.frame(kind, **own, businessHeader=header)
         ends = (CLIENT, GATEWAY) if from_client else (GATEWAY, CLIENT)
         segments.append((time_ns, *ends, numbers[from_client], 24, data))
         numbers[from_client] += len(data)
@@ -269,3 +273,117 @@ def test_events_know_the_request_that_caused_them(joined):
         assert (row["t2_ns"], row["t4_ns"], row["t6_ns"]) == (t5 - 20, t5 - 10, t5 + 5)
         # Another session's request under the same number is not the one.
         assert row["t1_ns"] == (t5 - 30 if number % 2 else None)
+
+
+@pytest.fixture(scope="module")
+def aggressions(tmp_path_factory):
+    """The day with reports of every other aggression, of the orders hit, and of icebergs."""
+    lake, _ = lake_of(**(SETTINGS | {"duration": "40s"}))
+    trades, orders = messages(lake, 53), messages(lake, 50)
+    first = {}
+    for trade in trades:
+        if not trade["trade_condition"] & BY_HAND:
+            first.setdefault(trade["event"], trade)
+    reported = list(first)[::2]
+    assert len(reported) > 5
+    # In these events an order rests again: the next part of an iceberg, for what is known.
+    replenished = {}
+    for row in orders:
+        if row["event"] in first and row["md_update_action"] == "NEW":
+            replenished.setdefault(row["event"], row)
+    assert len(set(replenished) & set(reported)) > 1
+    assert set(replenished) - set(reported)
+    requests, reports = [], []
+    for event, trade in first.items():
+        number, t5 = event % 10**12, trade["transact_time_ns"]
+        common = {"securityID": trade["security_id"], "transactTime": t5, "tradeDate": DATE}
+        fill = common | {
+            "kind": "Trade", "ordStatus": "FILLED", "tradeID": trade["trade_id"], "lastQty": 1,
+            "execType": "TRADE",
+        }  # fmt: skip
+        hit = {"clOrdID": number + 1, "orderID": number + 1, "secondaryOrderID": number}
+        requests.append((t5 - 5_000_000, 8, {"clOrdID": number + 1}))
+        reports.append((t5 + 4, 8, fill | hit | {"aggressorIndicator": "FALSE_VALUE"}))
+        if event in reported:
+            own = {"clOrdID": number + 2, "orderID": number + 2, "secondaryOrderID": number + 7}
+            received = {"marketSegmentReceivedTime": t5 - 10, "receivedTime": t5 - 20}
+            requests.append((t5 - 30, 8, {"clOrdID": number + 2}))
+            # What another session calls the same number is another order.
+            requests.append((t5 - 90, 9, {"clOrdID": number + 2}))
+            reports.append((t5 + 5, 8, common | own | received))
+            reports.append((t5 + 1, 9, common | own | received))
+            aggressor = fill | own | {"aggressorIndicator": "TRUE_VALUE"}
+            reports += [(t5 + 6, 8, aggressor), (t5 + 900, 8, aggressor)]
+        else:
+            # Both sides of a cross are entered at the time of their trade.
+            reports.append((t5 + 2, 8, common | hit | {"receivedTime": t5 - 20}))
+        if event in replenished:
+            row = replenished[event]
+            own = {"clOrdID": number + 3, "orderID": 77, "ordStatus": "RESTATED"}
+            own["secondaryOrderID"] = row["secondary_order_id"]
+            own |= {"transactTime": row["transact_time_ns"]}
+            requests.append((t5 - 9_000_000, 8, {"clOrdID": number + 3}))
+            reports.append((t5 + 3, 8, common | own))
+    cancelled = {}
+    for number, row in enumerate(messages(lake, 51)):
+        if row["event"] in first or row["event"] in cancelled or len(cancelled) == 4:
+            continue
+        cancelled[row["event"]] = t5 = row["transact_time_ns"]
+        values = {
+            "kind": "Cancel", "clOrdID": number, "orderID": number, "transactTime": t5,
+            "securityID": row["security_id"], "secondaryOrderID": row["secondary_order_id"],
+            "marketSegmentReceivedTime": t5 - 10, "receivedTime": t5 - 20, "tradeDate": DATE,
+            "ordStatus": "CANCELED",
+        }  # fmt: skip
+        if len(cancelled) > 2:
+            values["execRestatementReason"] = "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
+        requests.append((t5 - 40, 7, {"clOrdID": number}))
+        reports.append((t5 + 7, 7, values))
+    path = tmp_path_factory.mktemp("private") / "orders.pcap"
+    ingest([private_capture(path, requests, reports)], lake.location)
+    analyse(lake, tables=["latency", "orders"])
+    return lake, first, reported, replenished, cancelled
+
+
+def test_an_order_of_a_mass_cancel_has_no_request_of_its_own(aggressions):
+    lake, *_, cancelled = aggressions
+    by_event = {row["event"]: row for row in rows(lake, "latency")}
+    found = []
+    for event, t5 in cancelled.items():
+        row = by_event[event]
+        assert (row["t2_ns"], row["t4_ns"], row["t6_ns"]) == (t5 - 20, t5 - 10, t5 + 7)
+        found.append(row["t1_ns"])
+    times = list(cancelled.values())
+    assert found == [times[0] - 40, times[1] - 40, None, None]
+
+
+def test_an_aggression_has_the_times_of_the_request_that_traded(aggressions):
+    """Not those of the orders that it hit, nor of an iceberg whose next part it uncovered."""
+    lake, first, reported, *_ = aggressions
+    known = 0
+    for row in rows(lake, "latency"):
+        times = [row[name] for name in ("t1_ns", "t2_ns", "t4_ns", "t6_ns")]
+        if row["event"] not in reported:
+            assert row["event"] not in first or times == [None] * 4
+            continue
+        known += 1
+        t5 = first[row["event"]]["transact_time_ns"]
+        assert times == [t5 - 30, t5 - 20, t5 - 10, t5 + 5]
+    assert known == len(reported)
+
+
+def test_a_restated_order_has_its_owner_and_no_request(aggressions):
+    lake, _, _, replenished, _ = aggressions
+    by_number = {
+        (row["security_id"], row["secondary_order_id"]): event for event, row in replenished.items()
+    }
+    known = 0
+    for row in rows(lake, "orders"):
+        event = by_number.get((row["security_id"], row["secondary_order_id"]))
+        times = [row[name] for name in ("t1_ns", "t2_ns", "t4_ns", "t6_ns")]
+        assert times == [None] * 4
+        if event is not None and row["event"] == event:
+            known += 1
+            assert (row["session_id"], row["order_id"]) == (8, 77)
+            assert row["cl_ord_id"] == event % 10**12 + 3
+    assert known == len(replenished)

@@ -11,17 +11,25 @@ plus a millisecond.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
+from pregao.arrays import Int64Array
+from pregao.book.update_rows import NULL
 from pregao.clock import MILLISECOND
-from pregao.lake.analytics.engine import DataFrame, F, Window, all_of
 from pregao.lake.analytics.legacy import LEGACY_PACKETS
 from pregao.lake.analytics.reading import LakeDay
-from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column, conform
+from pregao.lake.analytics.row_groups import ALL, Labels, read_rows
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column
 
 PACKETS = "packets"
 FLOW = ("channel", "stream", "feed", "capture_id")
 """Key of an offset: a channel's stream, as one capture has it from one feed."""
+_BIN_BITS = 16
+"""A pass divides a range into at most 2¹⁶ bins."""
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -42,48 +50,168 @@ COLUMNS = (
 )
 
 
-def clock_offsets(day: LakeDay) -> DataFrame:
-    """Return the offset of each flow of the day."""
-    difference = F.col("capture_time_ns") - F.col("sending_time_ns")
-    sources = [PACKETS, *([LEGACY_PACKETS] if day.has(LEGACY_PACKETS) else [])]
-    # Legacy packets without the start of a message have no sending time: it is 0.
-    packets = all_of(
-        day.table(source)
-        .where(F.col("sending_time_ns") > 0)
-        .select(*FLOW, difference.alias("difference"))
-        for source in sources
-    ).dropna()
-    # Many packets have the same difference, so that few rows remain.
-    counted = packets.groupBy(*FLOW, "difference").agg(F.count("difference").alias("count"))
-    flow = Window.partitionBy(*FLOW)
-    ranked = counted.select(
-        "*",
-        F.sum("count").over(flow.orderBy("difference")).alias("so_far"),
-        F.sum("count").over(flow).alias("total"),
-    )
-    low, median = (
-        F.min(F.when(F.col("so_far") * parts >= F.col("total"), F.col("difference")))
-        for parts in (10, 2)
-    )
-    usual = ranked.groupBy(*FLOW).agg(low.alias("low"), median.alias("median_ns"))
-    usually = F.col("median_ns")
-    plausible = F.col("difference") >= usually - 10 * (usually - F.col("low")) - MILLISECOND
-    found = (
-        counted.join(F.broadcast(usual), list(FLOW))
-        .groupBy(*FLOW, "median_ns")
-        .agg(
-            F.sum("count").alias("packets"),
-            F.min(F.when(plausible, F.col("difference"))).alias("offset_ns"),
-            F.min("difference").alias("min_ns"),
-            F.sum(F.when(~plausible, F.col("count")).otherwise(0)).alias("outliers"),
-        )
-    )
-    captures = [(own, capture.name) for own, capture in day.tables.captures.items()]
-    names = day.session.createDataFrame(captures, "capture_id string, name string")
-    return conform(found.join(F.broadcast(names), "capture_id", "left"), COLUMNS)
+Key = tuple[str, str, str]
+"""Stream, feed and capture of a flow."""
 
 
-def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
+class Differences:
+    """Differences of a flow, of which some ranks are found in several passes over all of them.
+
+    A pass counts the differences by bins of a range, and the next divides the bin that has the
+    rank, so that memory does not depend on the number of differences.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.min = self.max = 0
+        self.outliers = 0
+        self.plausible: int | None = None
+        """Smallest plausible difference, where outliers were counted."""
+        self._searches: list[_Search] = []
+
+    def measure(self, values: Int64Array) -> None:
+        """Add differences in the first pass."""
+        low, high = int(values.min()), int(values.max())
+        self.min = min(self.min, low) if self.count else low
+        self.max = max(self.max, high) if self.count else high
+        self.count += len(values)
+
+    def search(self) -> None:
+        """Start the search of the ranks, after the first pass."""
+        ranks = (-(-self.count // parts) for parts in (10, 2))
+        self._searches = [_Search(self.min, self.max, rank) for rank in ranks]
+
+    @property
+    def found(self) -> bool:
+        """Whether the ranks are found."""
+        return all(one.found for one in self._searches)
+
+    def bin(self, values: Int64Array) -> None:
+        """Add differences in a later pass."""
+        for one in self._searches:
+            if not one.found:
+                one.add(values)
+
+    def narrow(self) -> None:
+        """End such a pass."""
+        for one in self._searches:
+            if not one.found:
+                one.narrow()
+
+    @property
+    def median(self) -> int:
+        """Median difference."""
+        return self._searches[1].low
+
+    @property
+    def lowest_plausible(self) -> int:
+        """Difference below which all are outliers."""
+        low = self._searches[0].low
+        return self.median - 10 * (self.median - low) - MILLISECOND
+
+    def judge(self, values: Int64Array) -> None:
+        """Count outliers, in the last pass."""
+        plausible = values[values >= self.lowest_plausible]
+        self.outliers += len(values) - len(plausible)
+        if len(plausible):
+            low = int(plausible.min())
+            self.plausible = low if self.plausible is None else min(self.plausible, low)
+
+
+class _Search:
+    """Search of the value that has a rank, between two values."""
+
+    def __init__(self, low: int, high: int, rank: int) -> None:
+        self.low = low
+        self._rank = rank
+        self._bits = (high - low).bit_length()
+        self._counts: Any = 0
+
+    @property
+    def found(self) -> bool:
+        """Whether ``low`` is the value."""
+        return not self._bits
+
+    @property
+    def _shift(self) -> int:
+        return max(self._bits - _BIN_BITS, 0)
+
+    def add(self, values: Int64Array) -> None:
+        bins = 1 << (self._bits - self._shift)
+        at = (values - self.low) >> self._shift
+        self._counts += np.bincount(at[(at >= 0) & (at < bins)], minlength=bins)
+
+    def narrow(self) -> None:
+        below = np.cumsum(self._counts)
+        at = int(np.searchsorted(below, self._rank))
+        self._rank -= int(below[at] - self._counts[at])
+        self.low += at << self._shift
+        self._bits, self._counts = self._shift, 0
+
+
+def clock_offsets(day: LakeDay) -> Any:
+    """Return the offset of each flow of the channel's day."""
+    flows: dict[Key, Differences] = {}
+    for key, values in _differences(day):
+        flows.setdefault(key, Differences()).measure(values)
+    for flow in flows.values():
+        flow.search()
+    while not all(flow.found for flow in flows.values()):
+        for key, values in _differences(day):
+            flows[key].bin(values)
+        for flow in flows.values():
+            flow.narrow()
+    if any(flow.min < flow.lowest_plausible for flow in flows.values()):
+        for key, values in _differences(day):
+            flows[key].judge(values)
+    rows = [
+        {
+            "channel": day.channel,
+            **dict(zip(FLOW[1:], key, strict=True)),
+            "name": captures[key[-1]].name if key[-1] in captures else None,
+            "packets": flow.count,
+            "offset_ns": flow.min if flow.plausible is None else flow.plausible,
+            "min_ns": flow.min,
+            "median_ns": flow.median,
+            "outliers": flow.outliers,
+        }
+        for captures in (day.tables.captures,)
+        for key, flow in sorted(flows.items())
+    ]
+    return pa.Table.from_pylist(rows, pa.schema(COLUMNS).remove_metadata())
+
+
+def _differences(day: LakeDay) -> Iterator[tuple[Key, Int64Array]]:
+    """Yield capture time minus sending time of packets, by flow.
+
+    A packet without a sending time has none: null, or 0 in lakes of earlier versions.
+    """
+    times, texts = ("capture_time_ns", "sending_time_ns"), FLOW[1:]
+    labels = {name: Labels() for name in texts}
+    for name in filter(day.has, (PACKETS, LEGACY_PACKETS)):
+        read = read_rows(day.files(name), day.channel, times[0], ALL, (*times, *texts), texts)
+        for rows, there in read:
+            if not {*times, *texts} <= set(there):
+                continue
+            captured, sent = (rows.numbers(each) for each in times)
+            labelled = rows.table(texts, texts)
+            coded = [labels[each].of(labelled.column(each)) for each in texts]
+            known = (captured != NULL) & (sent > 0) & (np.min(coded, axis=0) >= 0)
+            flow = np.zeros(rows.count, np.int64)
+            for own, numbers in zip(labels.values(), coded, strict=True):
+                flow = flow * (len(own.texts) + 1) + numbers
+            difference = captured - sent
+            for number in np.flatnonzero(np.bincount(flow[known])).tolist():
+                of_flow = known & (flow == number)
+                at = int(of_flow.argmax())
+                stream, feed, capture = (
+                    own.texts[numbers[at]]
+                    for own, numbers in zip(labels.values(), coded, strict=True)
+                )
+                yield (stream, feed, capture), difference[of_flow]
+
+
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> Any:
     return clock_offsets(day)
 
 

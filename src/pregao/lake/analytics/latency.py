@@ -12,38 +12,47 @@ unchanged (``network_raw_ns``), and minus the clock offset that ``clock_offsets`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from pregao.arrays import Int64Array
+from pregao.book.update_rows import NULL
 from pregao.clock import MINUTE
+from pregao.lake.analytics import _latency_kernels
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
-from pregao.lake.analytics.engine import Column, DataFrame, F, all_of
-from pregao.lake.analytics.legacy import LEGACY_ENTRIES, legacy_times
-from pregao.lake.analytics.order_flow import REPORTS, REQUESTS, TIMES, answers
-from pregao.lake.analytics.reading import (
-    LakeDay,
-    bit,
-    incremental_templates,
-    is_recovery,
-    message_table,
+from pregao.lake.analytics.engine import DataFrame, F
+from pregao.lake.analytics.event_messages import (
+    EVENT,
+    KINDS,
+    EventMessages,
+    Part,
+    message_bounds,
+    read_messages,
 )
-from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column, conform
-from pregao.lake.analytics.trades import CONDITIONS
+from pregao.lake.analytics.order_flow import FILLS, REPORTS, REQUESTS, TIMES, aggressors, answers
+from pregao.lake.analytics.reading import DayTables, LakeDay, incremental_templates
+from pregao.lake.analytics.row_groups import (
+    Labels,
+    ValueRange,
+    group_bounds,
+    numbers_of,
+    ranges_of,
+    read_rows,
+)
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column
+from pregao.lake.books.columns import integers, nulled
 from pregao.umdf.streams import Stream
-from pregao.umdf.templates import (
-    DELETE_ORDER,
-    FORWARD_TRADE,
-    ORDER,
-    SECURITY_DEFINITIONS,
-    SECURITY_GROUP_PHASE,
-    SECURITY_STATUS,
-    TRADE,
-    UpdateAction,
-    value_names,
-)
 
-_NEW = value_names("MDUpdateAction", UpdateAction.NEW)
+MAX_MESSAGES = 1 << 20
+"""Maximum number of messages of the events of a task, each at some hundred bytes."""
+MIN_MESSAGES = 50_000
+MAX_EVENTS = 1 << 21
+"""Maximum number of events of the minutes of a task."""
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -80,123 +89,150 @@ COLUMNS = (
     column("feed_difference_ns", pa.int64(), "Delay of the same packet on the other feed."),
 )
 
-_PACKET = ("sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns", "capture_id")
+_BY = "t11_ns"
+"""Column that minutes are cut by."""
 
 
-def latency(day: LakeDay, offsets: DataFrame) -> DataFrame:
-    """Return the day's events with their times; ``offsets`` are those of the captures' clocks."""
-    present = [one for one in incremental_templates() if day.has(message_table(one))]
-    parts = [_times(day.binary_messages(template), template) for template in present or [ORDER]]
-    rows = all_of([*parts, *_legacy_times(day)])
-    events = rows.groupBy("channel", "event").agg(
-        F.min_by("security_id", "place").alias("security_id"),
-        F.count(F.lit(1)).cast("int").alias("messages"),
-        F.min("aggressor_time_ns").alias("aggressor_time_ns"),
-        F.min("t5_ns").alias("t5_ns"),
-        F.min("t10_ns").alias("t10_ns"),
-        F.min_by(F.struct(*_PACKET), "place").alias("first"),
-        F.max_by(F.struct(*_PACKET), "place").alias("last"),
+def event_ranges(tables: DayTables, channel: int, parallelism: int) -> list[tuple[ValueRange, int]]:
+    """Cut the events of a channel's day into ranges, and return each with its messages."""
+    bounds = message_bounds(tables, channel)
+    return ranges_of(bounds, MAX_MESSAGES, parallelism, MIN_MESSAGES)
+
+
+def latency(day: LakeDay) -> Any:
+    """Return the events of the day's range with their times, in order."""
+    with_requests = any(day.has(name) for name in REPORTS)
+    messages = read_messages(day, day.span, with_numbers=with_requests)
+    rows = _events(messages)
+    columns = {
+        **rows,
+        **_network_times(rows, _offsets(day, messages.labels)),
+        **_requests(day, messages, rows[EVENT]),
+    }
+    count = len(rows[EVENT])
+    columns["channel"] = np.full(count, day.channel, np.int64)
+    texts = {name: _text_column(columns.pop(name), own) for name, own in messages.labels.items()}
+    arrays = [
+        texts[field.name] if field.name in texts else nulled(columns[field.name]).cast(field.type)
+        for field in COLUMNS
+    ]
+    return pa.Table.from_arrays(arrays, names=[field.name for field in COLUMNS])
+
+
+def _events(messages: EventMessages) -> dict[str, Int64Array]:
+    """Return the events of messages in order, with what the messages alone state."""
+    event, place = messages.column(EVENT), messages.column("place")
+    times = np.stack([messages.column(name) for name in KINDS])
+    first, last, counts = (np.empty(len(event), np.int64) for _ in range(3))
+    least = np.empty((len(KINDS), len(event)), np.int64)
+    count = _latency_kernels.gather_events(
+        np.argsort(event), event, place, times, first, last, counts, least
     )
-    timed = events.select(
-        "*",
-        F.col("first.sending_time_ns").alias("t11_ns"),
-        F.col("last.sending_time_ns").alias("last_t11_ns"),
-        F.col("first.capture_time_ns").alias("capture_time_ns"),
-        F.col("last.capture_time_ns").alias("last_capture_time_ns"),
-        F.col("first.feed").alias("feed"),
-        F.col("first.feed_difference_ns").alias("feed_difference_ns"),
-        F.col("first.capture_id").alias("capture_id"),
-    )
-    return conform(_with_entrypoint(day, _with_network_times(timed, offsets)), COLUMNS)
+    first, last = first[:count], last[:count]
+    sent, captured = messages.column("sending_time_ns"), messages.column("capture_time_ns")
+    return {
+        EVENT: event[first],
+        "messages": counts[:count],
+        **{name: own[:count] for name, own in zip(KINDS, least, strict=True)},
+        "t11_ns": sent[first],
+        "last_t11_ns": sent[last],
+        "capture_time_ns": captured[first],
+        "last_capture_time_ns": captured[last],
+        **{
+            name: messages.column(name)[first]
+            for name in ("security_id", "feed_difference_ns", *messages.labels)
+        },
+    }
 
 
-def _with_network_times(events: DataFrame, offsets: DataFrame) -> DataFrame:
-    """Add the time from T11 to the capture, raw and minus the clock offset."""
-    known = offsets.where(F.col("stream") == Stream.INCREMENTAL.value).select(
-        "channel", "feed", "capture_id", F.col("offset_ns").alias("clock_offset_ns")
-    )
-    joined = events.join(F.broadcast(known), ["channel", "feed", "capture_id"], "left")
-    raw = F.col("capture_time_ns") - F.col("t11_ns")
-    above = raw - F.col("clock_offset_ns")
-    return joined.select(
-        "*", raw.alias("network_raw_ns"), F.when(above >= 0, above).alias("network_ns")
-    )
+def _offsets(day: LakeDay, labels: Mapping[str, Labels]) -> Int64Array:
+    """Return the offset of each feed and capture by their labels; null is the last."""
+    texts = {name: own.texts for name, own in labels.items()}
+    found = np.full([len(own) + 1 for own in texts.values()], NULL, np.int64)
+    known = day.table(CLOCK_OFFSETS.name)
+    for row in known.where(F.col("stream") == Stream.INCREMENTAL.value).collect():
+        if all(row[name] in own for name, own in texts.items()) and row["offset_ns"] is not None:
+            found[tuple(own.index(row[name]) for name, own in texts.items())] = row["offset_ns"]
+    return found
 
 
-def _legacy_times(day: LakeDay) -> Iterator[DataFrame]:
-    """Yield the times of the legacy feed's entries, statuses and definitions."""
-    if day.has(LEGACY_ENTRIES):
-        yield legacy_times(day.table(LEGACY_ENTRIES), day.excluded)
-    for template in (SECURITY_STATUS, SECURITY_GROUP_PHASE, *SECURITY_DEFINITIONS):
-        messages = day.legacy_messages(template)
-        if messages is not None:
-            yield _times(messages, template)
+def _network_times(rows: Mapping[str, Int64Array], offsets: Int64Array) -> dict[str, Int64Array]:
+    """Return the time from T11 to the capture, raw and minus the clock offset."""
+    offset = offsets[rows["feed"], rows["capture_id"]]
+    captured, sent = rows["capture_time_ns"], rows["t11_ns"]
+    known = (captured != NULL) & (sent != NULL)
+    raw = np.where(known, captured - sent, NULL)
+    above = raw - offset
+    plausible = known & (offset != NULL) & (above >= 0)
+    return {
+        "network_raw_ns": raw,
+        "clock_offset_ns": offset,
+        "network_ns": np.where(plausible, above, NULL),
+    }
 
 
-def _times(messages: DataFrame, template: int) -> DataFrame:
-    """Return the times of a template's messages."""
-    messages = messages.where(F.col("event").isNotNull())
-    known = set(messages.columns)
-
-    def optional(name: str) -> Column:
-        return F.col(name) if name in known else F.lit(None).cast("bigint")
-
-    return messages.select(
-        "channel",
-        "event",
-        "place",
-        optional("security_id").alias("security_id"),
-        *_PACKET,
-        _happened(template, optional("transact_time_ns")).alias("t5_ns"),
-        optional("md_entry_timestamp_ns").alias("t10_ns"),
-        optional("aggressor_time_ns").alias("aggressor_time_ns"),
-    )
+def _text_column(labels: Int64Array, known: Labels) -> Any:
+    indices = pa.array(labels.astype(np.int32), mask=labels < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(known.texts, pa.string()))
 
 
-def _happened(template: int, transact_time: Column) -> Column:
-    """Return T5 of a message, where it is reliable.
+# --- EntryPoint ---
 
-    Below schema version 15 only the insertion of a new order states it. An order resent to restore
-    a book is an old one, and the time of a trade entered or amended by hand is set by hand.
-    """
-    if template == ORDER:
-        new = F.col("md_update_action").isin(*sorted(_NEW))
-        entered = F.when(new, F.col("md_insert_timestamp_ns"))
-        return F.when(~is_recovery(), F.coalesce(transact_time, entered))
-    if template in (TRADE, FORWARD_TRADE):
-        by_hand = [bit("trade_condition", CONDITIONS[n]) for n in ("on_behalf", "out_of_sequence")]
-        return F.when(~(by_hand[0] | by_hand[1]), transact_time)
-    return transact_time
-
-
-def _with_entrypoint(day: LakeDay, events: DataFrame) -> DataFrame:
-    """Add the times of the requests that caused the events, where these were captured."""
-    reports = answers(day)
-    if reports is None:
-        return events.select("*", *[F.lit(None).cast("bigint").alias(name) for name in TIMES])
-    # A report that was resent is equal, but later.
-    known = reports.groupBy("secondary_order_id", "t5_ns").agg(
-        F.min_by(F.struct(*TIMES), "t6_ns").alias("request")
-    )
-    orders = all_of(_orders(day, n) for n in (ORDER, DELETE_ORDER))
-    caused = (
-        orders.join(known, ["secondary_order_id", "t5_ns"])
-        .groupBy("channel", "event")
-        .agg(F.min_by("request", "place").alias("request"))
-        .select("channel", "event", "request.*")
-    )
-    return events.join(caused, ["channel", "event"], "left")
+_CAUSES = """
+WITH answered AS (
+    SELECT session_id, cl_ord_id, secondary_order_id, t5_ns, t1_ns, t2_ns, t4_ns, t6_ns
+    FROM ({reports}) WHERE t6_ns IS NOT NULL
+), caused AS (
+    SELECT event, place, t1_ns, t2_ns, t4_ns, t6_ns
+    FROM ({orders}) JOIN answered USING (secondary_order_id, t5_ns)
+    UNION ALL
+    SELECT event, place, t1_ns, t2_ns, t4_ns, t6_ns
+    FROM ({trades}) JOIN ({aggressors}) USING (security_id, trade_id, t5_ns)
+    JOIN answered USING (session_id, cl_ord_id, t5_ns)
+)
+SELECT DISTINCT ON (event) event, t1_ns, t2_ns, t4_ns, t6_ns
+FROM caused ORDER BY event, place, t6_ns
+"""
+"""The request that caused each event: it entered, changed or canceled an order, whose public number
+and T5 are in the answer; or it was the aggressor of a trade, whose number is in a report to it. An
+answer that was resent is equal, but later.
+"""
 
 
-def _orders(day: LakeDay, template: int) -> DataFrame:
-    """Return the orders in messages, with T5."""
-    found = day.binary_messages(template)
-    time = _happened(template, F.col("transact_time_ns"))
-    return found.select("channel", "event", "place", "secondary_order_id", time.alias("t5_ns"))
+def _requests(day: LakeDay, messages: EventMessages, events: Int64Array) -> dict[str, Int64Array]:
+    """Return the times of the requests that caused the events, where these were captured."""
+    columns = {name: np.full(len(events), NULL, np.int64) for name in TIMES}
+    times = [part["t5_ns"] for part in (*messages.orders, *messages.trades) if len(part["t5_ns"])]
+    if not times:
+        return columns
+    within = min(int(own.min()) for own in times), max(int(own.max()) for own in times)
+    frames = {
+        "orders": _numbers(day, messages.orders, "secondary_order_id"),
+        "trades": _numbers(day, messages.trades, "trade_id"),
+        "reports": answers(day, REPORTS, within),
+        "aggressors": aggressors(day, within) or _no_aggressors(day),
+    }
+    sources = {name: frame.sql() for name, frame in frames.items() if frame is not None}
+    found = day.session.rows(_CAUSES.format(**sources))
+    at = np.searchsorted(events, integers(found.column(EVENT)))
+    for name, own in columns.items():
+        own[at] = integers(found.column(name))
+    return columns
 
 
-def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
-    return latency(day, day.table(CLOCK_OFFSETS.name))
+def _numbers(day: LakeDay, parts: Sequence[Part], name: str) -> DataFrame:
+    names = (EVENT, "place", "security_id", "t5_ns", name)
+    tables = [pa.table({each: nulled(part[each]) for each in names}) for part in parts]
+    return day.session.from_arrow(tables, ", ".join(f"{each} bigint" for each in names))
+
+
+def _no_aggressors(day: LakeDay) -> DataFrame:
+    names = ("security_id", "trade_id", "t5_ns", "session_id", "cl_ord_id")
+    return day.session.createDataFrame([], ", ".join(f"{name} bigint" for name in names))
+
+
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> Any:
+    return latency(day)
 
 
 LATENCY = AnalyticsTable(
@@ -205,23 +241,26 @@ LATENCY = AnalyticsTable(
     COLUMNS,
     _build,
     incremental_templates(),
-    (*REPORTS, *REQUESTS),
+    (*REPORTS, FILLS, *REQUESTS),
     (CLOCK_OFFSETS.name,),
-    scope=Scope.CHANNEL,
+    scope=Scope.EVENTS,
     sort_by=("channel", "event"),
 )
 
 
+# --- Minutes ---
+
 PERCENTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 MEASURES = {
     "engine": "t11_ns - t5_ns",
+    "feeds": "feed_difference_ns",
     "network": "network_ns",
     "network_raw": "network_raw_ns",
-    "feeds": "feed_difference_ns",
 }
-"""From T5 to T11; from T11 to the capture, minus the clock offset and uncorrected; and from one
-feed to the other.
+"""From T5 to T11; from one feed to the other; and from T11 to the capture, minus the clock offset
+and uncorrected: a column, or the difference of two.
 """
+_OPERANDS = {name: measure.split(" - ") for name, measure in MEASURES.items()}
 
 MINUTE_COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -241,28 +280,64 @@ MINUTE_COLUMNS = (
 )
 
 
-def latency_minutes(events: DataFrame) -> DataFrame:
-    """Return the percentiles of events, interpolated between values."""
-    measures = [
-        F.struct(F.lit(name).alias("measure"), F.expr(span).alias("span"))
-        for name, span in MEASURES.items()
-    ]
-    spans = events.select(
-        "channel",
-        (F.col("t11_ns") - F.pmod("t11_ns", F.lit(MINUTE))).alias("minute_ns"),
-        F.inline(F.array(*measures)),
-    ).where(F.col("span").isNotNull())
-    grouped = spans.groupBy("channel", "minute_ns", "measure").agg(
-        F.count("span").alias("events"),
-        F.percentile("span", list(PERCENTILES.values())).alias("percentiles"),
-        F.max("span").alias("max_ns"),
-    )
-    named = [F.get("percentiles", F.lit(n)).alias(name) for n, name in enumerate(PERCENTILES)]
-    return conform(grouped.select("*", *named), MINUTE_COLUMNS)
+def minute_ranges(
+    tables: DayTables, channel: int, parallelism: int
+) -> list[tuple[ValueRange, int]]:
+    """Cut the minutes of a channel's events into ranges, and return each with its events."""
+    files = tables.tables[LATENCY.name].within("channel", channel, channel)
+    bounds = group_bounds(files, channel, _BY)
+    return ranges_of(bounds, MAX_EVENTS, parallelism, MIN_MESSAGES, step=MINUTE)
 
 
-def _build_minutes(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
-    return latency_minutes(day.table(LATENCY.name))
+def latency_minutes(columns: Mapping[str, Int64Array]) -> list[dict[str, Any]]:
+    """Return the percentiles of the events of each minute, by measure."""
+    sent = columns[_BY]
+    minute = sent - sent % MINUTE
+    order = np.argsort(minute, kind="stable")
+    begins = [0, *(np.flatnonzero(np.diff(minute[order])) + 1).tolist(), len(order)]
+    found = []
+    for begin, end in pairwise(begins):
+        rows = order[begin:end]
+        for measure, (name, *starts) in _OPERANDS.items():
+            spans = columns[name][rows]
+            known = spans != NULL
+            for start in starts:
+                known &= columns[start][rows] != NULL
+                spans = spans - columns[start][rows]
+            if known.any():
+                found.append(
+                    {"minute_ns": int(minute[rows[0]]), "measure": measure, **_spread(spans[known])}
+                )
+    return found
+
+
+def _spread(spans: Int64Array) -> dict[str, Any]:
+    """Return number, percentiles and maximum of some values."""
+    ordered = np.sort(spans)
+    shares = {name: _percentile(ordered, share) for name, share in PERCENTILES.items()}
+    return {"events": len(ordered), **shares, "max_ns": int(ordered[-1])}
+
+
+def _percentile(ordered: Int64Array, share: float) -> float:
+    """Return the value that a share of values does not exceed, interpolated between values."""
+    spot = (len(ordered) - 1) * share
+    low, high = math.floor(spot), math.ceil(spot)
+    below, above = int(ordered[low]), int(ordered[high])
+    if below == above:
+        return float(below)
+    return (high - spot) * below + (spot - low) * above
+
+
+def _build_minutes(day: LakeDay, _wanted: AnalyticsOptions) -> Any:
+    names = list(dict.fromkeys([_BY, *chain.from_iterable(_OPERANDS.values())]))
+    read = read_rows(day.files(LATENCY.name), day.channel, _BY, day.span, names)
+    parts = [{name: numbers_of(rows, there, name) for name in names} for rows, there in read]
+    columns = {
+        name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)])
+        for name in names
+    }
+    rows = [{"channel": day.channel, **row} for row in latency_minutes(columns)]
+    return pa.Table.from_pylist(rows, pa.schema(MINUTE_COLUMNS).remove_metadata())
 
 
 LATENCY_MINUTES = AnalyticsTable(
@@ -271,6 +346,6 @@ LATENCY_MINUTES = AnalyticsTable(
     MINUTE_COLUMNS,
     _build_minutes,
     needs=(LATENCY.name,),
-    scope=Scope.CHANNEL,
+    scope=Scope.MINUTES,
     sort_by=("channel", "minute_ns", "measure"),
 )

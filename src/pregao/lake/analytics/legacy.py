@@ -103,6 +103,7 @@ LEGACY_SOURCES: Final = {
     _DEFINITION: LEGACY_LIST,
 }
 """Templates that the legacy feed has too, and their tables."""
+_INCREMENTAL: Final = Stream.INCREMENTAL.value
 _KEYS: Final = STATUS_COLUMNS[:11]
 _INSTRUMENT: Final = ("channel", "security_id")
 _LISTED: Final = pa.schema(
@@ -123,6 +124,13 @@ _TIMES: Final = pa.schema(
      ("feed_difference_ns", pa.int64()), ("capture_id", pa.string()), ("t5_ns", pa.int64()),
      ("t10_ns", pa.int64()), ("aggressor_time_ns", pa.int64())]
 )  # fmt: skip
+
+TIME_COLUMNS: Final = {
+    LEGACY_ENTRIES: ENTRY_COLUMNS,
+    LEGACY_STATUSES: STATUS_COLUMNS,
+    LEGACY_LIST: (*_KEYS, "security_update_action"),
+}
+"""Columns that `legacy_times` needs of each table."""
 
 Make = Callable[[Any], Any]
 """Converts rows to a table."""
@@ -383,30 +391,48 @@ def _definitions(rows: Any, excluded: LegacyExclusions) -> Any:
     return pa.table({**key_columns(entries, kept), "security_update_action": actions})
 
 
-def legacy_times(source: DataFrame, excluded: LegacyExclusions) -> DataFrame:
-    """Return event, message, sending and capture time of each entry, and its event.
+def legacy_times(name: str, rows: Any, excluded: LegacyExclusions) -> list[Any]:
+    """Return event, message, sending and capture time of a table's messages or their entries.
 
-    Only a new order has an event time: when it got its queue position.
+    ``rows`` are those of the table with `TIME_COLUMNS`. The columns are those of `_TIMES`.
     """
+    if name == LEGACY_ENTRIES:
+        return [_entry_times(excluded.entries(rows))]
+    if name == LEGACY_LIST:
+        found = [_definitions(rows.filter(pc.equal(rows["stream"], _INCREMENTAL)), excluded)]
+    else:
+        templates = (t.SECURITY_STATUS, t.SECURITY_GROUP_PHASE)
+        found = [_statuses(rows, template, excluded) for template in templates]
+    return [_message_times(own) for own in found]
 
-    def times_of(rows: Any) -> Any:
-        entries = excluded.entries(rows)
-        kept = np.arange(len(entries))
-        keys = key_columns(entries, kept)
-        new = np.isin(entries.type, list(SIDES)) & (entries.action == NEW)
-        again = (entries.indicator & t.RECOVERY) != 0
-        happened = np.where(new & ~again, entries.inserted_ns, NULL)
-        event_key = integers(keys["event"]) + entries.entry
-        return pa.table(
-            {
-                **{name: keys[name] for name in _TIMES.names if name in keys},
-                "place": pa.array(event_key),
-                "t5_ns": nulled(happened),
-                "t10_ns": nulled(entries.time_ns),
-            }
-        )
 
-    return _mapped(source, ENTRY_COLUMNS, _TIMES, times_of)
+def _entry_times(entries: EntryColumns) -> Any:
+    """Return the times of entries: only a new order has one, when it got its queue position."""
+    keys = key_columns(entries, np.arange(len(entries)))
+    new = np.isin(entries.type, list(SIDES)) & (entries.action == NEW)
+    again = (entries.indicator & t.RECOVERY) != 0
+    keys["place"] = pa.array(integers(keys["event"]) + entries.entry)
+    keys["t5_ns"] = nulled(np.where(new & ~again, entries.inserted_ns, NULL))
+    keys["t10_ns"] = nulled(entries.time_ns)
+    return _with_columns(keys, _TIMES)
+
+
+def _message_times(messages: Any) -> Any:
+    keys = dict(zip(messages.column_names, messages.columns, strict=True))
+    version, number, index = (
+        integers(keys[name]) for name in ("sequence_version", "sequence_number", "index_in_packet")
+    )
+    keys["place"] = pa.array(version * EVENT_VERSION + number * EVENT_NUMBER + index)
+    if "transact_time_ns" in keys:
+        keys["t5_ns"] = keys["transact_time_ns"]
+    return _with_columns(keys, _TIMES)
+
+
+def _with_columns(found: Mapping[str, Any], schema: Any) -> Any:
+    """Return the columns of a schema, null where they are missing."""
+    count = len(found["event"])
+    nulls = {field.name: pa.nulls(count, field.type) for field in schema}
+    return pa.table({name: found.get(name, absent) for name, absent in nulls.items()})
 
 
 def legacy_states(snapshots: DataFrame, excluded: LegacyExclusions) -> DataFrame:

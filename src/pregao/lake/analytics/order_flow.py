@@ -14,10 +14,10 @@ Measures of one channel while its instruments trade continuously (the longest su
 Everything is computed over complete columns. Orders that rested before the capture began are
 unknown, which matters only for the first moments.
 
-`answers` joins the EntryPoint reports about orders on the public feed. They have the number that
-the public feed shows (``secondaryOrderID``), and the times of the PUMA model that the public feed
-lacks: T1 the client sends, T2 the gateway receives, T4 the matching engine receives, T6 the gateway
-answers.
+`answers` returns the EntryPoint reports about orders on the public feed, `aggressors` the requests
+that traded. They have the numbers that the public feed shows (``secondaryOrderID``, ``tradeID``),
+and the times of the PUMA model that it lacks: T1 the client sends, T2 the gateway receives, T4 the
+matching engine receives, T6 the gateway answers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.lake.analytics.engine import DataFrame, F, all_of
+from pregao.lake.analytics.engine import DataFrame
 from pregao.lake.analytics.flow_messages import (
     NAMED,
     Columns,
@@ -63,6 +63,8 @@ ENTRIES = ("ep_execution_report_new", "ep_execution_report_modify")
 """Tables of the reports by which an order gets its public number."""
 REPORTS = (*ENTRIES, "ep_execution_report_cancel")
 """Tables of the reports that answer a request."""
+FILLS = "ep_execution_report_trade"
+"""Table of the reports of trades."""
 TIMES = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
 
 
@@ -227,39 +229,89 @@ def _events(every: Columns) -> tuple[Any, Any, Any]:
 # --- EntryPoint reports ---
 
 
-def answers(day: LakeDay, tables: tuple[str, ...] = REPORTS) -> DataFrame | None:
-    """Return the reports of some tables with the times of their requests; None without reports."""
-    reports = [name for name in tables if day.has(name)]
-    if not reports:
+Times = tuple[int, int]
+"""First and last T5 of the reports to read."""
+
+_NOTHING_SENT = "SELECT NULL::BIGINT AS session_id, NULL::BIGINT AS cl_ord_id, 0 AS t1_ns"
+_SENT = """
+SELECT business_header.session_id AS session_id, cl_ord_id,
+    business_header.sending_time_ns AS t1_ns
+FROM ({rows})
+"""
+_REPORTED = """
+SELECT business_header.session_id AS session_id, cl_ord_id, security_id, secondary_order_id,
+    order_id, {received} AS t2_ns, {segment} AS t4_ns, transact_time_ns AS t5_ns,
+    business_header.sending_time_ns AS reported_ns, {reason} IS NULL AS requested,
+    ord_status IS DISTINCT FROM 'RESTATED' AND coalesce(t2_ns, t4_ns) IS NOT NULL AS answers
+FROM ({rows}) WHERE transact_time_ns BETWEEN {first} AND {last}
+"""
+_ANSWERED = """
+WITH reported AS MATERIALIZED ({reported}), sent AS (
+    SELECT session_id, cl_ord_id, min(t1_ns) AS t1_ns FROM ({sent})
+    SEMI JOIN reported USING (session_id, cl_ord_id) GROUP BY session_id, cl_ord_id
+)
+SELECT reported.* EXCLUDE (requested, answers),
+    CASE WHEN answers AND requested THEN t1_ns END AS t1_ns,
+    CASE WHEN answers THEN reported_ns END AS t6_ns
+FROM reported LEFT JOIN sent USING (session_id, cl_ord_id)
+"""
+_AGGRESSORS = """
+SELECT DISTINCT security_id, trade_id, transact_time_ns AS t5_ns,
+    business_header.session_id AS session_id, cl_ord_id
+FROM ({rows})
+WHERE aggressor_indicator = 'TRUE_VALUE' AND transact_time_ns BETWEEN {first} AND {last}
+"""
+_AGGRESSOR = ("security_id", "trade_id", "t5_ns", "session_id", "cl_ord_id")
+_ANSWER = (
+    "session_id", "cl_ord_id", "security_id", "secondary_order_id", "order_id", "t2_ns", "t4_ns",
+    "t5_ns", "reported_ns", "t1_ns", "t6_ns",
+)  # fmt: skip
+_ALWAYS = (-(1 << 63), (1 << 63) - 1)
+
+
+def answers(
+    day: LakeDay, tables: tuple[str, ...] = REPORTS, within: Times | None = None
+) -> DataFrame | None:
+    """Return the reports of some tables with the times of their requests; None without reports.
+
+    ``reported_ns`` is the time of a report. It has T6 only if it answers a request: it states when
+    one was received, and the order was not restated. It has T1 only if its order's owner requested
+    it by the number in the report, and not in another way, such as a mass cancel.
+    """
+    reported = [_reported(day, name, within or _ALWAYS) for name in tables if day.has(name)]
+    if not reported:
         return None
-    found = all_of(_answers(day, name) for name in reports)
-    requests = [name for name in REQUESTS if day.has(name)]
-    if not requests:
-        return found.withColumn("t1_ns", F.lit(None).cast("bigint"))
-    sent = all_of(_sent(day, name) for name in requests)
-    first = sent.groupBy("session_id", "cl_ord_id").agg(F.min("t1_ns").alias("t1_ns"))
-    return found.join(first, ["session_id", "cl_ord_id"], "left")
-
-
-def _answers(day: LakeDay, name: str) -> DataFrame:
-    """Return the reports of a table, by request."""
-    return day.table(name).select(
-        "security_id",
-        "secondary_order_id",
-        "order_id",
-        F.col("business_header.session_id").alias("session_id"),
-        "cl_ord_id",
-        F.col("received_time_ns").alias("t2_ns"),
-        F.col("market_segment_received_time_ns").alias("t4_ns"),
-        F.col("transact_time_ns").alias("t5_ns"),
-        F.col("business_header.sending_time_ns").alias("t6_ns"),
+    sent = [_SENT.format(rows=day.table(name).sql()) for name in REQUESTS if day.has(name)]
+    sql = _ANSWERED.format(
+        reported=" UNION ALL ".join(reported), sent=" UNION ALL ".join(sent or [_NOTHING_SENT])
     )
+    return DataFrame(day.session, sql, _ANSWER)
 
 
-def _sent(day: LakeDay, name: str) -> DataFrame:
-    """Return the sending times of the requests of a table."""
-    return day.table(name).select(
-        F.col("business_header.session_id").alias("session_id"),
-        "cl_ord_id",
-        F.col("business_header.sending_time_ns").alias("t1_ns"),
+def aggressors(day: LakeDay, within: Times | None = None) -> DataFrame | None:
+    """Return the number of the request whose order was the aggressor of each trade, if reported.
+
+    ``t5_ns`` is that of the trade, which the answer to this request states too.
+    """
+    if not day.has(FILLS):
+        return None
+    first, last = within or _ALWAYS
+    sql = _AGGRESSORS.format(rows=day.table(FILLS).sql(), first=first, last=last)
+    return DataFrame(day.session, sql, _AGGRESSOR)
+
+
+def _reported(day: LakeDay, name: str, within: Times) -> str:
+    """Return the query of a table's reports; a lake of an earlier version lacks some columns."""
+    rows = day.table(name)
+
+    def own(column: str, kind: str) -> str:
+        return column if column in rows.columns else f"CAST(NULL AS {kind})"
+
+    return _REPORTED.format(
+        rows=rows.sql(),
+        received=own("received_time_ns", "BIGINT"),
+        segment=own("market_segment_received_time_ns", "BIGINT"),
+        reason=own("exec_restatement_reason", "VARCHAR"),
+        first=within[0],
+        last=within[1],
     )

@@ -186,10 +186,10 @@ class _Requests:
         self._columns: dict[str, Int64Array] | None = None
         if reports is None:
             return
-        names = ("security_id", "secondary_order_id", "t5_ns", *_REQUEST)
+        names = ("security_id", "secondary_order_id", "t5_ns", "reported_ns", *_REQUEST)
         found = reports.select(*names).table()
         columns = {name: integers(found.column(name)) for name in names}
-        order = np.lexsort([columns[name] for name in ("t6_ns", *names[1::-1])])
+        order = np.lexsort([columns[name] for name in ("reported_ns", *names[1::-1])])
         self._columns = {name: own[order] for name, own in columns.items()}
 
     def of(self, securities: Int64Array, orders: Int64Array, entered: Int64Array) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from pregao.lake.analytics.legacy import (
     legacy_venue_trades,
 )
 from pregao.lake.analytics.local.session import LocalSession
+from pregao.lake.analytics.row_groups import ALL
 from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.coverage import day_coverage, last_missing
 from pregao.lake.books.planner import plan_day
@@ -305,6 +306,8 @@ class LakeDay:
         self.facts = facts
         self.books = books
         """Inputs of the channels' books, if already known."""
+        self.span = ALL
+        """Events, or times of events, that the task is about."""
         self._frames: dict[tuple[str, bool], DataFrame] = {}
         self._made: set[str] = set()
         self._once: dict[Hashable, DataFrame] = {}
@@ -313,6 +316,13 @@ class LakeDay:
         """Whether a table has rows of this day."""
         table = self.tables.tables.get(name)
         return name in self._made or (table is not None and table.actions.num_rows > 0)
+
+    def files(self, name: str) -> TableFiles:
+        """Return the files that may have rows of the channel."""
+        files = self.tables.tables[name]
+        if self.channel is None:
+            return files
+        return files.within("channel", self.channel, self.channel)
 
     def table(self, name: str, *, of_instruments: bool = True) -> DataFrame:
         """Return a table's rows.

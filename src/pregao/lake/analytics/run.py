@@ -17,6 +17,7 @@ from pregao.errors import UsageError
 from pregao.extras import require
 from pregao.lake.analytics.auctions import AUCTIONS
 from pregao.lake.analytics.bars import BARS, kept_intervals, known_intervals
+from pregao.lake.analytics.latency import event_ranges, minute_ranges
 from pregao.lake.analytics.orders import ORDERS
 from pregao.lake.analytics.reading import ChannelFacts, LakeFiles
 from pregao.lake.analytics.registry import ANALYTICS, in_order
@@ -44,6 +45,8 @@ from pregao.lake.storage.parquet import WrittenFile, new_file
 
 TASKS_TOGETHER = 16
 """Days are run together until there are this many tasks per parallel worker."""
+_RANGES = {Scope.EVENTS: event_ranges, Scope.MINUTES: minute_ranges}
+"""Functions that cut the rows of a channel's day for tasks."""
 _WITH_FACTS = (AUCTIONS.name, SESSION_STATS.name)
 """Tables of instruments that need facts of their whole channel."""
 
@@ -196,8 +199,7 @@ class _Build:
             owners += [day] * len(planned)
         tasks = [replace(task, number=number) for number, task in enumerate(tasks)]
         if tasks:
-            what = "channels" if scope is Scope.CHANNEL else "instruments"
-            self._progress.step(f"building the tables of {what}")
+            self._progress.step(f"building the tables of {scope.value}")
             self._progress.started(len(tasks), len(tasks))
         largest = sorted(tasks, key=lambda task: -task.rows)
         manifests = self._runner.run(JOB, largest, self._progress.advanced)
@@ -230,6 +232,10 @@ class _Build:
             )
             if scope is Scope.CHANNEL:
                 yield replace(task, facts=None)
+                continue
+            if scope in _RANGES:
+                for span, rows in _RANGES[scope](tables, channel, self._runner.parallelism):
+                    yield replace(task, span=span, rows=rows)
                 continue
             inputs = self._inputs(day.date, channel)
             books = tuple(inputs) if ORDERS in day.due else ()

@@ -34,10 +34,14 @@ class AnalyticsOptions:
 class Scope(Enum):
     """What a task builds a table for."""
 
-    CHANNEL = "channel"
+    CHANNEL = "channels"
     """A channel's day: its rows span instruments."""
     INSTRUMENTS = "instruments"
     """Some instruments of a channel's day."""
+    EVENTS = "events"
+    """Some events of a channel's day, of all instruments."""
+    MINUTES = "minutes"
+    """The events of some minutes of a channel's day."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.reading import ChannelFacts, DayTables, LakeDay, version_starts
 from pregao.lake.analytics.registry import ANALYTICS
+from pregao.lake.analytics.row_groups import ALL, ValueRange
 from pregao.lake.analytics.status import lines
 from pregao.lake.analytics.tables import AnalyticsOptions
 from pregao.lake.analytics.writing import describe_failure, write_frame
@@ -39,6 +40,8 @@ class AnalyticsTask:
     """Folder of the lake for small results."""
     part: SecurityRange | None = None
     """Instruments; None for the whole channel."""
+    span: ValueRange = ALL
+    """Events, or times of events, by the scope of the tables."""
     facts: ChannelFacts | None = None
     wants_facts: bool = False
     """Whether the tasks of the channel's instruments need its facts."""
@@ -63,6 +66,7 @@ def run_analytics_task(task: AnalyticsTask) -> AnalyticsManifest:
     manifest = AnalyticsManifest(task.number)
     session = _session(task.tables.lake)
     day = LakeDay(session, task.tables, task.channel, task.part, task.facts, task.books)
+    day.span = task.span
     building: Sequence[str] = task.build
     try:
         with describe_failure(building, task.tables.date):

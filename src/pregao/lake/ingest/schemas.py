@@ -84,7 +84,7 @@ PACKETS = pa.schema(
         column_of("feed", pa.string(), "Feed of its flow."),
         key_field("sequence_version", "Sequence version."),
         key_field("sequence_number", "Sequence number; null for a heartbeat."),
-        key_field("sending_time_ns", "Sending time (T11)."),
+        key_field("sending_time_ns", "Sending time (T11); null without the start of a message."),
         column_of("size", pa.int32(), "Size of the UDP payload in bytes."),
         column_of("message_count", pa.int32(), "Number of messages in it."),
         column_of(

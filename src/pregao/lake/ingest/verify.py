@@ -138,7 +138,7 @@ def _twice(lake: LakeStore, protocol: IngestProtocol) -> Iterator[str]:
         columns = ["channel", *PACKET_KEY, "sending_time_ns"]
         keys = dataset.to_table(columns=columns, filter=condition)
         channel, version, number, sending = (
-            keys.column(name).to_numpy().astype(np.int64) for name in columns
+            keys.column(name).fill_null(0).to_numpy().astype(np.int64) for name in columns
         )
         if protocol.timed_versions:  # numbers may restart within a version
             second = sending // SECOND

@@ -115,7 +115,7 @@ class WindowDecoder:
         days = days_of(packets)
         for day, found in by_day(days[owned], np.flatnonzero(owned)):
             rows = _by_number(packets, found)
-            headless = packets.channel[rows] < 0
+            headless, sending = packets.channel[rows] < 0, packets.sending_time_ns[rows]
             table = pa.table(
                 {
                     "capture_id": names.capture_ids(packets.capture[rows]),
@@ -127,7 +127,7 @@ class WindowDecoder:
                     "feed": names.feeds(packets.role[rows]),
                     "sequence_version": null_where(packets.version[rows], headless),
                     "sequence_number": null_where(packets.number[rows], packets.number[rows] == 0),
-                    "sending_time_ns": null_where(packets.sending_time_ns[rows], headless),
+                    "sending_time_ns": null_where(sending, headless | (sending == 0)),
                     "size": packets.length[rows],
                     "message_count": null_where(counts[rows], counts[rows] < 0),
                     "outcome": pa.DictionaryArray.from_arrays(

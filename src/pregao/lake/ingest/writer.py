@@ -33,6 +33,17 @@ DELTA_CODED = frozenset(
         "sending_time",
         "md_entry_time",
         "md_insert_time",
+        "t1_ns",
+        "t2_ns",
+        "t4_ns",
+        "t5_ns",
+        "t6_ns",
+        "t10_ns",
+        "t11_ns",
+        "last_t11_ns",
+        "last_capture_time_ns",
+        "network_raw_ns",
+        "network_ns",
     }
 )
 """Columns that are sorted or nearly so, stored with delta encoding."""
