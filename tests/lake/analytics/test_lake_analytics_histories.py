@@ -113,7 +113,6 @@ def by_the_kernel(instruments, trades, kind, windows=1):
     by_position, named = kind
     book = BookOfLives(by_position=by_position, named=named)
     moments = moments_of(trades)
-    used = np.zeros((len(moments.moment), 2), np.int64)
     found = {}
     count = sum(len(items) for items in instruments)
     for number in range(windows):
@@ -124,7 +123,7 @@ def by_the_kernel(instruments, trades, kind, windows=1):
         last = number == windows - 1
         items = columns_of(part)
         items.securities = np.arange(len(instruments))
-        book.follow(items, moments, used, last=last)
+        book.follow(items, moments, last=last)
         for row in book.take(last=last):
             found.setdefault(int(row[k.RANK]), []).append(life_of(row))
     return [in_order(found.get(rank, [])) for rank in range(len(instruments))]

@@ -261,6 +261,8 @@ class BookOfLives:
         self.state = np.zeros(k.STATE_WORDS, np.int64)
         self.state[[k.INSTRUMENT, k.GROUP]] = -1
         self.clearings = np.empty((2, 0, k.CLEAR_WORDS), np.int64)
+        self._used: Table | None = None
+        """Quantity by which the orders of each side were reduced after the trades of a moment."""
         self._book = BookState.new(CAPACITY, 0)
         self._removed = np.empty((3, CAPACITY), np.int64)
         self._acts = np.empty((0, k.ACT_WORDS), np.int64)
@@ -268,9 +270,11 @@ class BookOfLives:
         self._ended_now, self._pending = (np.empty(0, np.int64) for _ in range(2))
         self._reserve(self.lives, CAPACITY)
 
-    def follow(self, items: OrderItems, moments: TradedMoments, used: Table, *, last: bool) -> None:
-        """Process the items of a window."""
+    def follow(self, items: OrderItems, moments: TradedMoments, *, last: bool) -> None:
+        """Process the items of a window; ``moments`` are the same in all windows."""
         columns, times, state = items.columns, items.times, self.state
+        if self._used is None:
+            self._used = np.zeros((len(moments.moment), 2), np.int64)
         state[k.NEXT] = 0
         begun = int(state[k.LIVES]) + items.orders
         if begun > len(self.lives):
@@ -293,7 +297,8 @@ class BookOfLives:
                 columns.kind, columns.side, columns.flags, columns.order_id, columns.price,
                 columns.size, columns.previous, columns.position, columns.firm, columns.inserted,
                 items.implied, times,
-                starts, moments.moment, moments.volume, moments.first, moments.aggressor, used,
+                starts, moments.moment, moments.volume, moments.first, moments.aggressor,
+                self._used,
                 book.meta, book.table, book.queue, book.slots, book.ranks, book.ladder, book.top,
                 state, self.lives, self._map, self._ended_now, self._pending, self.clearings,
                 self._removed, self._acts,
@@ -432,9 +437,8 @@ class _Run:
                 counters = inputs.day.counters(len(sequence.securities))
                 self.securities = sequence.securities
                 self._moments = self._moments.about(sequence.securities)
-                used = np.zeros((len(self._moments.moment), 2), np.int64)
             items = self._items(sequence, counters, snapshots, self._versions(serials))
-            self.book.follow(items, self._moments, used, last=last)
+            self.book.follow(items, self._moments, last=last)
             del items, sequence
             yield self.book.take(last=last)
 
