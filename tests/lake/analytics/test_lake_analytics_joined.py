@@ -321,7 +321,7 @@ def aggressions(tmp_path_factory):
             row = replenished[event]
             own = {"clOrdID": number + 3, "orderID": 77, "ordStatus": "RESTATED"}
             own["secondaryOrderID"] = row["secondary_order_id"]
-            own |= {"transactTime": row["transact_time_ns"]}
+            own |= {"transactTime": row["transact_time_ns"], "receivedTime": t5 - 20}
             requests.append((t5 - 9_000_000, 8, {"clOrdID": number + 3}))
             reports.append((t5 + 3, 8, common | own))
     cancelled = {}

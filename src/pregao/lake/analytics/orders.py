@@ -189,6 +189,9 @@ class _Requests:
         names = ("security_id", "secondary_order_id", "t5_ns", "reported_ns", *_REQUEST)
         found = reports.select(*names).table()
         columns = {name: integers(found.column(name)) for name in names}
+        restated = columns["t6_ns"] == NULL
+        for name in TIMES:  # it answers no request, whatever times it repeats
+            columns[name] = np.where(restated, NULL, columns[name])
         order = np.lexsort([columns[name] for name in ("reported_ns", *names[1::-1])])
         self._columns = {name: own[order] for name, own in columns.items()}
 
