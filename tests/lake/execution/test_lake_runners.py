@@ -222,6 +222,44 @@ def test_small_jobs_start_no_processes_but_use_those_that_run(pool, job, tasks):
     assert (os.getpid() in pool.run(job, range(tasks))) == (tasks == 1)
 
 
+@pytest.mark.parametrize(("messages", "started"), [(large(None), 1), (few(None), 0)])
+def test_an_expected_job_starts_the_pool_if_it_is_large(pool, messages, started):
+    before = children()
+    pool.expect(WHERE, messages)
+    assert len(children() - before) == started
+    job = replace(WHERE, messages=few)
+    assert (os.getpid() in pool.run(job, range(2))) is not bool(started)
+
+
+prepared = []
+
+
+def prepare():
+    prepared.append(os.getpid())
+
+
+def prepared_by(_task):
+    return prepared
+
+
+def test_a_job_is_prepared_once_for_all_workers(pool):
+    before = children()
+    found = pool.run(Job("prepared", prepared_by, large, nothing, prepare=prepare), range(8))
+    assert found == [list(children() - before)] * 8
+
+
+def loaded(_task):
+    """Return how many variants of a kernel are loaded."""
+    from pregao.book._kernels import replay
+
+    return len(replay.overloads)
+
+
+def test_workers_start_with_compiled_kernels_loaded(pool, local_day):
+    assert local_day.rows("ticks")  # compiled, and in the cache
+    assert min(pool.run(Job("kernels", loaded, large, nothing), range(4))) > 0
+
+
 released = []
 
 

@@ -1,7 +1,7 @@
-"""Process from which workers are forked when the modules of their tasks are imported.
+"""Process from which workers are forked when it has loaded what their tasks need.
 
-So a worker starts in milliseconds and shares the memory of the modules with the others. The fork
-server of `multiprocessing` would import the user's main module too, so that a script without
+So a worker starts in milliseconds, with modules and kernels that all workers share. The fork server
+of `multiprocessing` would import the user's main module too, so that a script without
 ``if __name__ == "__main__"`` would run again in every worker.
 
 Neither the server nor its workers receive interrupts: the runner ends them. They also end, at
@@ -20,8 +20,9 @@ import struct
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
+from typing import Any
 
 from pregao.errors import PregaoError
 from pregao.lake.execution.worker import serve
@@ -37,13 +38,16 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class ForkServer:
-    """Running server, and the connection to it."""
+    """Running server, and the connection to it.
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    It imports the module of ``work`` and calls ``prepare`` first; both are functions of a module.
+    """
+
+    def __init__(self, work: Callable[..., Any], prepare: Callable[[], None]) -> None:
         self._control, theirs = socket.socketpair()
         code = (
-            f"import sys; sys.path[:] = {sys.path!r}; "
-            f"from {__name__} import main; main({theirs.fileno()}, {list(modules)!r})"
+            f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; "
+            f"main({theirs.fileno()}, {_name(work)}, {_name(prepare)})"
         )
         # The server inherits that interrupts are blocked, from its first instruction on.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -99,13 +103,20 @@ class ForkServer:
         return answer
 
 
-def main(descriptor: int, modules: Sequence[str]) -> None:
+def _name(function: Callable[..., Any]) -> tuple[str, str]:
+    return function.__module__, function.__qualname__
+
+
+def main(descriptor: int, work: tuple[str, str], prepare: tuple[str, str]) -> None:
     """Fork workers on request; when the connection is closed, end them and return."""
     control = socket.socket(fileno=descriptor)
     if sys.platform == "linux":  # elsewhere the system's libraries may not be forked in use
-        for module in modules:
-            with contextlib.suppress(Exception):  # raised again by the tasks, which need it
-                importlib.import_module(module)
+        # Errors are raised again by the tasks, which need the same.
+        with contextlib.suppress(Exception):
+            importlib.import_module(work[0])
+            getattr(importlib.import_module(prepare[0]), prepare[1])()
+        with contextlib.suppress(Exception):
+            _load_kernels()
     gc.disable()  # a collection would write to the memory that workers share
     gc.freeze()
     workers: set[int] = set()
@@ -126,6 +137,27 @@ def main(descriptor: int, modules: Sequence[str]) -> None:
         os.kill(worker, signal.SIGKILL)  # not yet waited for, so the number is still its own
     for worker in workers:
         os.waitpid(worker, 0)
+
+
+def _load_kernels() -> None:
+    """Load the cached code of imported kernels, which numba otherwise does at their first call."""
+    from numba.core.dispatcher import Dispatcher
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("pregao."):
+            for kernel in list(vars(module).values()):
+                if isinstance(kernel, Dispatcher) and kernel.py_func.__module__ == name:
+                    for signature in _cached(kernel):
+                        kernel.compile(signature)
+
+
+def _cached(kernel: Any) -> Iterator[Any]:
+    """Yield the signatures for which the cache has code of a kernel for this processor."""
+    cache = kernel._cache
+    codegen = kernel.targetctx.codegen()
+    for key in cache._cache_file._load_index() if hasattr(cache, "_cache_file") else ():
+        if key == cache._index_key(key[0], codegen):
+            yield key[0]
 
 
 def _fork(control: socket.socket, descriptor: int) -> int:

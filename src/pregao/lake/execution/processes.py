@@ -32,9 +32,9 @@ from pregao.lake.execution.serial import SerialRunner
 SMALL_JOB = 1_000_000
 """Maximum number of messages of a job for which no processes are started.
 
-Measured in processor time: an ingest takes 0.6 s per million messages, starting processes 0.55 s,
-and loading kernels 0.4 s in each of them, as in this process. So on two cores 1.8 million messages
-take as long either way, on many 0.9 million.
+Measured in processor time: an ingest takes 0.6 s per million messages and books 0.8 s, starting
+processes 1.5 s, in the background at first. So a command that runs both stages takes as long either
+way with 1 to 2 million messages.
 """
 MAX_ATTEMPTS = 3
 WORKER_MEMORY = 1 << 30
@@ -66,6 +66,11 @@ class ProcessRunner(Runner):
     def parallelism(self) -> int:
         """Number of tasks that run at the same time."""
         return self._parallelism
+
+    def expect(self, job: Job[Task, Result], messages: int) -> None:
+        """Start the server of the workers, in the background, if the job is not small."""
+        if messages > SMALL_JOB:
+            self._started(job)
 
     def run(
         self,
@@ -144,9 +149,13 @@ class ProcessRunner(Runner):
             if not worker.connection.poll():
                 return worker
             self._ended(worker)  # killed since its last task
+        return _Worker(*self._started(job).fork())
+
+    def _started(self, job: Job[Any, Any]) -> ForkServer:
+        """Return the server of the workers; start it at the first job."""
         if self._server is None:
-            self._server = ForkServer([job.work.__module__])
-        return _Worker(*self._server.fork())
+            self._server = ForkServer(job.work, job.prepare)
+        return self._server
 
     def _ended(self, worker: _Worker) -> int:
         """Remove a worker that has died; return its exit code."""

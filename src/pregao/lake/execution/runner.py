@@ -19,7 +19,7 @@ Advanced = Callable[[int, int], None]
 
 
 def _nothing() -> None:
-    """Release nothing."""
+    """Do nothing."""
 
 
 def ignore_progress(size: int, messages: int) -> None:
@@ -40,6 +40,8 @@ class Job(Generic[Task, Result]):
     """Returns what a finished task adds to the progress: its size, and its messages."""
     release: Callable[[], None] = _nothing
     """Releases what the tasks of this job keep in a worker, before a job of another name."""
+    prepare: Callable[[], None] = _nothing
+    """Loads what every task needs, in a process of which workers are copies, if there is one."""
 
 
 class Runner(Protocol):
@@ -48,6 +50,10 @@ class Runner(Protocol):
     @property
     def parallelism(self) -> int:
         """Number of tasks that run at the same time."""
+
+    def expect(self, job: Job[Task, Result], messages: int) -> None:  # noqa: ARG002
+        """Announce a job with so many messages: a runner may start workers in the background."""
+        return
 
     def run(
         self,

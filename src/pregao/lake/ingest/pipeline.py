@@ -48,7 +48,7 @@ from pregao.lake.ingest.registry import PROTOCOLS, first_protocol, prepare
 from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather
 from pregao.lake.ingest.survey import CaptureSurvey, scan_tcp, survey
 from pregao.lake.ingest.tables import first_specs, protocol_specs
-from pregao.lake.ingest.task import INGEST
+from pregao.lake.ingest.task import INGEST, estimated_messages
 from pregao.lake.ingest.window import FlowRole
 from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.filesystem import Location
@@ -187,6 +187,7 @@ def _attempt(
         report.skipped |= {name: owners.get(claim_key, "") for name, claim_key in present.items()}
     if surveys and not allow_empty:
         reject_unsupported(surveys)
+    runner.expect(INGEST, estimated_messages(sum(found.size for found in surveys)))
     if creation is not None and has_supported_content(surveys, options):
         creation.start()
     deduplicate(surveys, report)

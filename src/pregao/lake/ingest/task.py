@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.registry import PROTOCOLS, prepare
 from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.sequence_ranges import Coverage, joined_runs
+from pregao.lake.ingest.tables import first_specs
 from pregao.lake.ingest.window import (
     FIRST_FEED,
     FlowRole,
@@ -405,15 +407,26 @@ def _bytes(task: IngestTask) -> int:
     return total
 
 
-def _estimated_messages(task: IngestTask) -> int:
-    return _bytes(task) // _BYTES_PER_MESSAGE
+def estimated_messages(size: int) -> int:
+    """Return the estimated number of messages in captures of so many bytes."""
+    return size // _BYTES_PER_MESSAGE
+
+
+def _messages(task: IngestTask) -> int:
+    return estimated_messages(_bytes(task))
 
 
 def _ingested(task: IngestTask, manifest: TaskManifest) -> tuple[int, int]:
     return _bytes(task), manifest.sums.messages.total()
 
 
-INGEST = Job("ingest", run_task, _estimated_messages, _ingested, forget_scratch)
+def _prepare() -> None:
+    """Build the columns of all tables, and import what writes them."""
+    first_specs()
+    import_module("pregao.lake.storage.fast_parquet.writer")
+
+
+INGEST = Job("ingest", run_task, _messages, _ingested, forget_scratch, _prepare)
 """Reads captures; its progress is in bytes."""
 
 _FOREVER = 1 << 62
