@@ -20,7 +20,7 @@ from pregao.events import GapFound, InstrumentChanged, TradeDone
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import snake_case
 from tests.cli.market import START, Market, order, small_market, trade, wild_market
 from tests.entrypoint.captured_talk import conversation, segments_of, write_capture
 from tests.legacy.writing import entry, incremental, news

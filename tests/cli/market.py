@@ -9,7 +9,7 @@ from typing import Any
 from pregao.capture import PcapWriter, UdpFramer
 from pregao.clock import format_ns
 from pregao.sbe.codec import SchemaCodec
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import snake_case
 from pregao.sbe.value_specs import ValueKind, beyond_columns, readings
 from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet

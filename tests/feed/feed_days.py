@@ -36,7 +36,7 @@ from pregao.feed.replay.snapshots import (
 from pregao.feed.replay.snapshots import snapshot_orders as orders_of
 from pregao.feed.replay.statistics import OtherMessages, PhaseChanges
 from pregao.feed.snapshot_assembly import ends_version
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import snake_case
 from pregao.umdf import templates
 from pregao.umdf.arbitration import Arbiter, PacketDelivered, PacketsLost
 from pregao.umdf.events import EventNumbers

@@ -12,7 +12,7 @@ from pregao.feed.channel.settings import ChannelSettings
 from pregao.feed.fastpath.message_reader import FastPathEventDecoder
 from pregao.live import FeedHandler, Line, LiveConfig, metrics_text, report
 from pregao.live.config import STREAMS
-from pregao.live.packet_failures import LOG_INTERVAL_NS, MAX_LOGGED_BYTES, FailureLog
+from pregao.live.live_channel import LOG_INTERVAL_NS, MAX_LOGGED_BYTES, FailureLog
 from pregao.net.addresses import Address
 from tests.feed.channel_days import CHANNEL, Faults, arrivals, content, simulated_day
 from tests.feed.test_feed_fastpath import datagrams

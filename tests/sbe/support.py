@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pregao.errors import DecodeError
 from pregao.sbe.codec import MessageCodec
 from pregao.sbe.columns import ColumnDecoder
-from pregao.sbe.model import Nature
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import Nature, snake_case
 from pregao.sbe.value_specs import (
     MAX_DAY,
     MAX_MANTISSA,

@@ -11,9 +11,9 @@ from pregao.errors import DecodeError, EncodeError
 from pregao.sbe import _kernels, _numpy_fallback
 from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
+from pregao.sbe.model import snake_case
 from pregao.sbe.packer import FieldSource
 from pregao.sbe.row_decoder import RowDecoder
-from pregao.sbe.snake_case import snake_case
 from pregao.sbe.value_specs import beyond_columns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas.bundle import bundled

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pregao.sbe.arrow import block_schema
 from pregao.sbe.codec import MessageCodec
 from pregao.sbe.columns import ColumnDecoder
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import snake_case
 from pregao.sbe.value_specs import ValueKind, readings
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas.bundle import bundled, bundled_versions

@@ -10,25 +10,30 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from pregao.api.arguments import (
+    PRICES,
     UTC,
     Path,
+    Prices,
     Time,
     choice,
     day_from,
     listed,
     moment_ns,
+    pandas_frame,
     paths,
+    polars_typed,
     time_zone,
+    timestamps_in,
 )
 from pregao.api.book_levels import Level, Order, ladder_text, levels, orders, price
-from pregao.api.table_types import PRICES, Prices, pandas_frame, polars_typed, timestamps_in
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import format_ns
 from pregao.errors import UsageError
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.views.event_order import event_order
+from pregao.lake.views.sql import event_order
+from pregao.notebook import Report, book_text, ladder_html
 
 if TYPE_CHECKING:
     from pregao.lake.books.audit_summary import AuditSummary
@@ -75,10 +80,20 @@ class LakeBook:
         """Whether it equals the exchange's own book."""
         return self.state in (State.VALID, State.EMPTY)
 
-    def __str__(self) -> str:
+    @property
+    def _title(self) -> str:
         name = self.symbol or str(self.security_id)
         when = str(self.date) if self.at_ns is None else format_ns(self.at_ns)
-        return f"{name} {when}: {self.state.name.lower()}\n{ladder_text(self.bids, self.asks)}"
+        return f"{name} {when}: {self.state.name.lower()}"
+
+    def __str__(self) -> str:
+        return f"{self._title}\n{ladder_text(self.bids, self.asks)}"
+
+    def __repr__(self) -> str:
+        return book_text(self._title, self.bids, self.asks)
+
+    def _repr_html_(self) -> str:
+        return ladder_html(self._title, self.bids, self.asks)
 
 
 class Lake:
@@ -297,7 +312,7 @@ class Lake:
         books: bool = True,
         analytics: bool = True,
         spark: Any = None,
-    ) -> dict[str, Any]:
+    ) -> Report:
         """Ingest captures, exactly once; then build books and analytics.
 
         Args:
@@ -325,7 +340,7 @@ class Lake:
         with _runner(spark) as runner:
             location = self._lake.location
             report = ingest(list(paths(captures)), location, options, runner=runner)
-            result: dict[str, Any] = report.json()
+            result = Report(report.json())
             if books:
                 result["books"] = self._build(runner)
             if analytics:

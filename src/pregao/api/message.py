@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from pregao.sbe.model import MessageTemplate as Template
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import snake_case
 from pregao.sbe.value_specs import readings
 
 

@@ -25,7 +25,6 @@ from pregao.entrypoint.messages import (
 )
 
 if TYPE_CHECKING:
-    from pregao.entrypoint.answer_matcher import NotAppliedError as NotAppliedError
     from pregao.entrypoint.client import Client as Client
     from pregao.entrypoint.client import ClientTimeoutError as ClientTimeoutError
     from pregao.entrypoint.client import ReconnectPolicy as ReconnectPolicy
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from pregao.entrypoint.gateway_sessions import Reader as Reader
     from pregao.entrypoint.gateway_sessions import read_business as read_business
     from pregao.entrypoint.order_tracker import ClientOrder as ClientOrder
+    from pregao.entrypoint.order_tracker import NotAppliedError as NotAppliedError
     from pregao.entrypoint.order_tracker import OrderTracker as OrderTracker
     from pregao.entrypoint.request_builder import RequestBuilder as RequestBuilder
     from pregao.entrypoint.request_builder import RequestDefaults as RequestDefaults
@@ -129,7 +129,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "answer_matcher": ["NotAppliedError"],
     "client": ["Client", "ClientTimeoutError", "ReconnectPolicy", "SessionRefusedError"],
     "client_session": ["ClientSession"],
     "events": [
@@ -159,7 +158,7 @@ _HOMES = {
         "read_business",
     ],
     "messages": ["EntryPointCodec", "FROM_CLIENT", "FROM_EXCHANGE", "VERSIONS", "messages"],
-    "order_tracker": ["ClientOrder", "OrderTracker"],
+    "order_tracker": ["ClientOrder", "NotAppliedError", "OrderTracker"],
     "request_builder": ["RequestBuilder", "RequestDefaults"],
     "session_settings": [
         "ClientSettings",

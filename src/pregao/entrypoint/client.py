@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pregao.clock import SECOND, Clock, system_clock
-from pregao.entrypoint.answer_matcher import AnswerMatcher, answer_key
 from pregao.entrypoint.client_session import ClientSession
 from pregao.entrypoint.client_transport import ClientTransport
 from pregao.entrypoint.events import (
@@ -34,7 +33,7 @@ from pregao.entrypoint.events import (
 )
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.messages import EntryPointCodec, messages, read_schema
-from pregao.entrypoint.order_tracker import OrderTracker, client_ids_of
+from pregao.entrypoint.order_tracker import AnswerMatcher, OrderTracker, answer_key, client_ids_of
 from pregao.entrypoint.request_builder import RequestBuilder, RequestDefaults
 from pregao.entrypoint.session_settings import ClientSettings, ConnectionStage
 from pregao.entrypoint.session_store import SessionStore

@@ -24,7 +24,7 @@ from pregao.fast.columns import FastColumnDecoder, FastMessageColumns
 from pregao.fast.model import Template, Templates
 from pregao.legacy import _kernels
 from pregao.legacy.messages import MsgType, message_type
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import snake_case
 from pregao.schemas.fast_templates import bundled_templates
 
 SCALE: Final = 8

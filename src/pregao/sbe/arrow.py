@@ -6,8 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.sbe.model import Block, Data, Group
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import Block, Data, Group, snake_case
 from pregao.sbe.value_specs import DECIMAL_DIGITS, ValueKind, ValueSpec, readings
 
 _INTEGERS = {

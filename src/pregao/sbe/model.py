@@ -6,10 +6,11 @@ Codecs, column kernels, table schemas and documentation all derive from this mod
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 
 LITTLE_ENDIAN_FRAME = 0xEB50
 """Encoding type in the framing header (SOFH) of a message in little-endian SBE 1.0."""
@@ -370,3 +371,21 @@ def blocks(block: Block) -> Iterator[Block]:
     yield block
     for group in block.groups:
         yield from blocks(group)
+
+
+_ACRONYM_END = re.compile(r"([A-Z]+)([A-Z][a-z])")
+_WORD_START = re.compile(r"([a-z0-9])([A-Z])")
+
+
+@cache
+def snake_case(name: str) -> str:
+    """Convert a name to snake_case; acronyms stay together (``mDEntryPx`` → ``md_entry_px``)."""
+    name = name[:1].upper() + name[1:]
+    name = _ACRONYM_END.sub(r"\1_\2", name)
+    name = _WORD_START.sub(r"\1_\2", name)
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def is_padding(name: str) -> bool:
+    """Whether a field is only padding."""
+    return name.lower().startswith("padding")

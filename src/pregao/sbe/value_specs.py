@@ -23,8 +23,9 @@ from pregao.sbe.model import (
     Primitive,
     SetType,
     Type,
+    is_padding,
+    snake_case,
 )
-from pregao.sbe.snake_case import is_padding, snake_case
 
 MAX_SIGNED = (1 << 63) - 1
 """Largest integer of a column; unsigned numbers of messages may be larger."""

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from pregao.arrays import arrow_texts
 from pregao.sbe.arrow import column_type, data_type
-from pregao.sbe.model import Block, MessageTemplate, Schema
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import Block, MessageTemplate, Schema, snake_case
 from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 
 

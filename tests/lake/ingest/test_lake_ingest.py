@@ -157,7 +157,7 @@ def test_the_report_accounts_for_everything(whole):
 
 
 def snake(name):
-    from pregao.sbe.snake_case import snake_case
+    from pregao.sbe.model import snake_case
 
     return snake_case(name)
 

@@ -12,7 +12,7 @@ import pytest
 from pregao.errors import UsageError
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.owners import has_exited, own_name, shown_name
+from pregao.lake.storage.local_files import has_exited, own_name, shown_name
 from tests.lake.lake_support import (
     DAY,
     ORDERS,

@@ -7,6 +7,7 @@ of books and of their trust, until the caller takes them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date
 from functools import partial
@@ -16,7 +17,6 @@ from pregao import events as channel_events
 from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, GapPossible, Update
 from pregao.book.updates import GapExcluded as BookConfirmed
 from pregao.feed.book_updates import mantissa
-from pregao.feed.channel.backlog import MAX_PENDING, MessageBacklog
 from pregao.feed.channel.instruments import ChannelInstrument
 from pregao.feed.channel.market_state import STATISTICS, MarketState, StateChange, StatisticChange
 from pregao.feed.channel.settings import ChannelCounters, ChannelSettings
@@ -28,6 +28,42 @@ from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.news import NewsParts
 from pregao.umdf.phases import StatusChange
 from pregao.umdf.sequencing import PacketKey, covers
+
+MAX_PENDING = 262_144
+"""Maximum number of queued messages."""
+
+Work = Callable[[int], int]
+"""Processes at most the given number of its messages. Returns how many are left."""
+
+
+class MessageBacklog:
+    """Queue of messages, added singly or in batches."""
+
+    def __init__(self) -> None:
+        self._work: deque[tuple[Work, int]] = deque()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Number of queued messages."""
+        return self._count
+
+    def add(self, work: Work, count: int) -> None:
+        """Queue ``count`` messages; if they exceed the capacity, process the earlier ones first."""
+        if self._count + count > MAX_PENDING:
+            self.process(self._count)
+        self._work.append((work, count))
+        self._count += count
+
+    def process(self, limit: int) -> None:
+        """Process at most ``limit`` messages, oldest first."""
+        while self._work and limit > 0:
+            work, count = self._work.popleft()
+            left = work(limit)
+            self._count -= count - left
+            limit -= count - left
+            if left:
+                self._work.appendleft((work, left))
+
 
 _Handler = Callable[[Mapping[str, Any]], None]
 

@@ -13,6 +13,7 @@ from typing import Any
 from pregao.events import DefinitionChange
 from pregao.feed.recovery import MAX_INSTRUMENTS
 from pregao.feed.snapshot_assembly import ends_version
+from pregao.notebook import record_html
 from pregao.umdf.loops import DefinitionLoop
 from pregao.umdf.packets import DecodedPacket
 from pregao.umdf.phases import GroupKey
@@ -32,6 +33,12 @@ class ChannelInstrument:
     group: GroupKey
     values: Mapping[str, Any]
     """All fields of its definition."""
+
+    def __repr__(self) -> str:
+        return f"<{self.symbol} {self.security_id}, group {self.group.group}>"
+
+    def _repr_html_(self) -> str:
+        return record_html(self.symbol, self.values)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> ChannelInstrument:

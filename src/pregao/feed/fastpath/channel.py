@@ -17,10 +17,10 @@ from pregao.book.array_book import FlatBook
 from pregao.book.order_book import OrderBook
 from pregao.errors import DecodeError
 from pregao.extras import kernels_compiled
-from pregao.feed.channel.backlog import MessageBacklog
 from pregao.feed.channel.channel import MIN_OUTDATED_PACKETS, Channel
 from pregao.feed.channel.channel_base import ChannelBook
 from pregao.feed.channel.event_batch import EventBatch
+from pregao.feed.channel.event_publisher import MessageBacklog
 from pregao.feed.channel.follower import Follower
 from pregao.feed.channel.instruments import ChannelInstrument
 from pregao.feed.channel.market_state import Key, Statistic

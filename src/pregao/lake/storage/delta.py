@@ -31,9 +31,14 @@ from deltalake.transaction import AddAction, RemoveAction
 from pregao.errors import UsageError
 from pregao.lake.storage.commit_unit import DATE, NewFile, TableSpec
 from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.local_files import check_links, check_paths
+from pregao.lake.storage.local_files import (
+    check_links,
+    check_paths,
+    has_exited,
+    own_name,
+    shown_name,
+)
 from pregao.lake.storage.local_log import check_log
-from pregao.lake.storage.owners import has_exited, own_name, shown_name
 
 _BOUNDED = (
     pa.types.is_integer,

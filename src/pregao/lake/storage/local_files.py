@@ -11,7 +11,9 @@ table's folder are allowed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import socket
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -186,3 +188,53 @@ def refused_path(location: Location, path: str) -> UsageError:
         f"{location}: the table's log names the file {path!r}; only paths below the table's "
         "folder are allowed, without .., a leading /, a scheme or wildcards."
     )
+
+
+def own_name() -> str:
+    """Return the name of this process: PID namespace, PID and start time."""
+    return f"{_table_of_processes()} {os.getpid()} {_began(os.getpid())}"
+
+
+def has_exited(name: str) -> bool:
+    """Whether a process has exited; False if that cannot be determined from this host."""
+    table, number, began = _parts(name)
+    if table != _table_of_processes() or not number.isdigit():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    # The PID may have been reused.
+    return _began(int(number)) != began
+
+
+def shown_name(name: str) -> str:
+    """Return the name for messages."""
+    table, number, _ = _parts(name)
+    return f"process {number} on {table.rpartition('/')[2]}"
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    table, number, began = [*name.split(" "), "", "", ""][:3]
+    return table, number, began
+
+
+@functools.cache
+def _table_of_processes() -> str:
+    """Return an ID of the PID namespace: containers of one host may have several."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        boot, space = "", ""
+    return f"{boot}/{space}/{socket.gethostname()}".replace(" ", "")
+
+
+def _began(process: int) -> str:
+    """Return the start time of a process in clock ticks since boot; ``-`` if unavailable."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return "-"

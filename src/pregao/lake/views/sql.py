@@ -7,8 +7,9 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Final
 
 from pregao.errors import UsageError
 from pregao.lake.storage.lake_store import LakeStore
@@ -26,7 +27,29 @@ from pregao.lake.views.definitions import (
     own_columns,
     view_names,
 )
-from pregao.lake.views.event_order import event_order
+
+_TIMES: Final = (
+    "time_ns", "start_ns", "from_ns", "entered_ns", "minute_ns", "session_start_ns",
+    "sending_time_ns", "t10_ns", "capture_time_ns", "committed_at_ns", "date",
+)  # fmt: skip
+"""Times of a row's event; the first one that a table has determines its order.
+
+Ticks and messages are ordered by their packets' sending times: those follow the sequence of a
+channel, whereas the times in messages may be those of earlier events.
+"""
+_SEQUENCE: Final = (
+    "channel", "sequence_version", "sequence_number", "index_in_packet", "event",
+    "stream", "feed", "position", "security_id", "symbol", "interval", "measure", "name",
+)  # fmt: skip
+
+
+def event_order(columns: Collection[str]) -> list[str]:
+    """Return the columns by which a table with these columns is in event order."""
+    names = set(columns)
+    return [
+        *[name for name in _TIMES if name in names][:1],
+        *(name for name in _SEQUENCE if name in names),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

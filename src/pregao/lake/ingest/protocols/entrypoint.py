@@ -40,7 +40,7 @@ from pregao.lake.ingest.schemas import (
     template_versions,
 )
 from pregao.lake.storage.commit_unit import TableSpec
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import snake_case
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, PacketHeaders, Walker

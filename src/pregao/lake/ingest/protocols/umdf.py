@@ -33,7 +33,7 @@ from pregao.lake.ingest.schemas import KEY, bounded_spec, message_schema, templa
 from pregao.lake.ingest.window import all_same
 from pregao.lake.storage.commit_unit import DATE, TableSpec
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.sbe.snake_case import snake_case
+from pregao.sbe.model import snake_case
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import (

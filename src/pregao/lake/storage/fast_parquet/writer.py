@@ -223,7 +223,15 @@ class _Column:
         validity, offset = _NONE, 0
         if array.null_count:
             validity, offset = np.frombuffer(bits, np.uint8), array.offset
-        return _Column(raw.astype(np.int64, copy=False), validity, offset, texts, starts)
+        values = raw.astype(np.int64, copy=False)
+        return _Column(_fixed(values), _fixed(validity), offset, _fixed(texts), starts)
+
+
+def _fixed(array: Any) -> Any:
+    """Return the array as read-only, like those of Arrow: kernels are compiled for each kind."""
+    fixed = array.view()
+    fixed.flags.writeable = False
+    return fixed
 
 
 def _joined(texts: list[bytes]) -> tuple[Uint8Array, Int64Array]:
