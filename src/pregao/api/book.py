@@ -11,6 +11,7 @@ from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
 from pregao.feed.channel.follower import Follower
+from pregao.notebook import book_text, ladder_html
 from pregao.sbe.codec import SbeMessage
 from pregao.umdf import templates
 from pregao.umdf.packets import DecodedMessage, DecodedPacket, PacketFrame, PacketHeader
@@ -173,6 +174,15 @@ class Book:
         book = self._follower.books.get(self._security_id or 0)
         return () if book is None else levels(book.walk_levels(side))
 
+    @property
+    def _title(self) -> str:
+        return f"{self._security_id}: {self.state.name.lower()}"
+
     def __str__(self) -> str:
-        state = self.state.name.lower()
-        return f"{self._security_id}: {state}\n{ladder_text(self.bids, self.asks)}"
+        return f"{self._title}\n{ladder_text(self.bids, self.asks)}"
+
+    def __repr__(self) -> str:
+        return book_text(f"Book {self._title}", self.bids, self.asks)
+
+    def _repr_html_(self) -> str:
+        return ladder_html(self._title, self.bids, self.asks)

@@ -30,6 +30,7 @@ from pregao.capture.layers import Flow
 from pregao.entrypoint.captured.messages import NO_MESSAGE
 from pregao.errors import UsageError
 from pregao.extras import imported, installed, require
+from pregao.notebook import Report
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import (
@@ -209,15 +210,15 @@ class Capture:
             named_templates(wanted.templates, self.registry)  # raise for unknown names now
         return replace(self, _wanted=wanted, rejects=Counter())
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Report:
         """Return a summary of the captures, ignoring filters, as ``pregao info --json`` does."""
         if self._legacy:
             from pregao.api.reading.legacy import legacy_report
 
-            return legacy_report(self.names, None)
+            return Report(legacy_report(self.names, None))
         from pregao.api.reading.report import surveyed
 
-        return surveyed(self.names, self.registry, {}, NullProgress())
+        return Report(surveyed(self.names, self.registry, {}, NullProgress()))
 
     def messages(self) -> Iterator[Message]:
         """Iterate over the decoded messages, in the order of the captures.

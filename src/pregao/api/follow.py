@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from string import ascii_uppercase
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from pregao.errors import UsageError
 from pregao.events import ChannelEvent
 from pregao.extras import imported
 from pregao.feed.channel.channel import Channel
+from pregao.feed.channel.channel_base import FeedChannel
 from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.feed.fastpath.channel import FastChannel
 from pregao.feed.fastpath.driver import DatagramColumns
@@ -27,6 +29,7 @@ from pregao.legacy.streams import LegacyStream
 from pregao.live.capture_merge import merged
 from pregao.live.items import LiveEvent
 from pregao.live.subscriptions import DEPTH, Subscription
+from pregao.name_matching import did_you_mean, folded
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.packets import PacketDecoder
@@ -53,7 +56,7 @@ def follow(
     snapshot: Path | Iterable[Path] | None = None,
     definition: Path | Iterable[Path] | None = None,
     symbol: str | Iterable[str] | None = None,
-    kinds: tuple[type[ChannelEvent], ...] | None = None,
+    kinds: type[ChannelEvent] | Iterable[type[ChannelEvent]] | None = None,
     depth: int = DEPTH,
     from_the_start: bool = False,
     schema: Path | None = None,
@@ -69,7 +72,7 @@ def follow(
         snapshot: Captures of the snapshot stream, unless they are among ``captures``.
         definition: Captures of the definition stream, unless they are among ``captures``.
         symbol: Yield only events of these symbols.
-        kinds: Yield only events of these types.
+        kinds: Yield only events of these types of `pregao.events`.
         depth: Levels in the books that accompany the events.
         from_the_start: The first packets are the first of the day, so that books need no snapshot.
         schema: SBE schema file that decodes the messages of every version, instead of the bundled.
@@ -78,7 +81,8 @@ def follow(
         An iterator over events, each with its channel, symbol and a copy of its book.
 
     Raises:
-        UsageError: The captures contain no incremental stream.
+        UsageError: An argument is invalid, or the captures contain no incremental stream. At the
+            end of the captures: they contain nothing about one of the symbols.
 
     Example:
         ```python
@@ -86,16 +90,78 @@ def follow(
             print(item.channel, item.symbol, item.event)
         ```
     """
+    wanted, classes = _symbols(symbol), _kinds(kinds)
+    if not isinstance(depth, int) or depth < 0:
+        raise UsageError(f"depth must be a number of levels, 0 or more, was {depth!r}.")
     names: Sequence[str] = read(*captures, *paths(snapshot), *paths(definition)).names
-    wanted = listed(symbol)
     if are_legacy(names):
         # The ingest code detects the legacy streams, which needs the lake extra.
         with imported():
             pass
 
-        return _follow_legacy(names, wanted, kinds, depth, from_the_start)
+        return _follow_legacy(names, wanted, classes, depth, from_the_start)
     registry = Registry.from_environment([] if schema is None else [os.fspath(schema)])
-    return _follow_binary(names, wanted, kinds, depth, from_the_start, registry)
+    return _follow_binary(names, wanted, classes, depth, from_the_start, registry)
+
+
+def _symbols(symbol: Any) -> tuple[str, ...]:
+    """Return the symbols of an argument; one that is no text is an error."""
+    found: tuple[Any, ...] = ()
+    if isinstance(symbol, Iterable) or symbol is None:
+        found = listed(symbol)
+    if symbol is None or (found and all(isinstance(each, str) and each.strip() for each in found)):
+        return found
+    raise UsageError(
+        f"symbol must be a symbol such as 'PETR4', or several, was {symbol!r}. Omit it for all."
+    )
+
+
+def _kinds(kinds: Any) -> tuple[type[ChannelEvent], ...] | None:
+    """Return the event types of an argument; None for all."""
+    if kinds is None:
+        return None
+    found = tuple(kinds) if isinstance(kinds, list | tuple | set | frozenset) else (kinds,)
+    for each in found:
+        if not (isinstance(each, type) and issubclass(each, ChannelEvent)):
+            known = [kind.__name__ for kind in ChannelEvent.__subclasses__()]
+            hint = did_you_mean(each, known) if isinstance(each, str) else ""
+            raise UsageError(
+                "kinds must be event types of pregao.events, such as (TradeDone, BookChanged), "
+                f"was {each!r}.{hint}"
+            )
+    if not found:
+        raise UsageError("kinds selects no event: name a type of pregao.events, or omit it.")
+    return found
+
+
+class _KnownSymbols(Subscription):
+    """A subscription that states which of its symbols never occurred."""
+
+    def __init__(
+        self, symbols: tuple[str, ...], kinds: tuple[type[ChannelEvent], ...] | None, depth: int
+    ) -> None:
+        super().__init__(symbols or None, kinds=kinds, depth=depth, max_pending=_MAX_PENDING)
+        self._names = symbols
+        self._seen: set[str] = set()
+
+    def matches(self, symbol: str | None, security_id: int) -> bool:
+        """Whether the instrument is selected, which is noted."""
+        found = super().matches(symbol, security_id)
+        if found and self._names:
+            self._seen |= {folded(symbol or ""), str(security_id)}
+        return found
+
+    def require_known(self, channels: Iterable[FeedChannel]) -> None:
+        """Raise `UsageError` for a symbol without an event, definition or book."""
+        known: set[str] = set()
+        for channel in channels:
+            known.update(each.symbol for each in channel.instruments.values())
+            known.update(map(str, [*channel.instruments, *channel.security_ids]))
+        for name in self._names:
+            if folded(name) not in self._seen | set(map(folded, known)):
+                raise UsageError(
+                    f"symbol {name!r} is not in the captures.{did_you_mean(name, sorted(known))}"
+                )
 
 
 def _follow_binary(
@@ -109,7 +175,7 @@ def _follow_binary(
     lines = LineTable()
     routes = _binary_routes(names, lines, from_the_start, registry)
     channels = list({id(channel): channel for channel in routes.values()}.values())
-    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_MAX_PENDING)
+    subscription = _KnownSymbols(symbols, kinds, depth)
     last = 0
     for stretch in merged(names, lines):
         if not last:
@@ -134,6 +200,7 @@ def _follow_binary(
     for channel in channels:  # what is still missing is lost
         channel.tick(last + channel.settings.reorder_ns)
     yield from _take_events(channels, subscription)
+    subscription.require_known(channels)
 
 
 def _channel_runs(
@@ -236,7 +303,7 @@ def _follow_legacy(
     lines = LineTable()
     routes = _legacy_routes(names, from_the_start)
     channels = list({id(route[0]): route[0] for route in routes.values()}.values())
-    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_MAX_PENDING)
+    subscription = _KnownSymbols(symbols, kinds, depth)
     last = 0
     for stretch in merged(names, lines):
         if not last:
@@ -260,6 +327,7 @@ def _follow_legacy(
     for channel in channels:  # what is still missing is lost
         channel.tick(last + channel.settings.reorder_ns)
         yield from _take_legacy_events(channel, subscription)
+    subscription.require_known(channels)
 
 
 def _take_legacy_events(

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
+from types import SimpleNamespace
 
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.book.views import BookLevel
 from pregao.events import ChannelEvent
+from pregao.feed.book_updates import PRICE_SCALE
 from pregao.feed.channel.channel_base import FeedChannel
+from pregao.notebook import book_text, ladder_html
 from pregao.umdf.sequencing import PacketKey
+
+
+def _with_decimals(levels: Iterable[BookLevel]) -> list[SimpleNamespace]:
+    """Return levels with decimal prices, to show them."""
+    return [
+        SimpleNamespace(
+            price=None if price is None else Decimal(price).scaleb(-PRICE_SCALE),
+            size=size,
+            orders=orders,
+        )
+        for price, size, orders in levels
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +42,13 @@ class BookCopy:
     packet_key: PacketKey | None
     bids: tuple[BookLevel, ...]
     asks: tuple[BookLevel, ...]
+
+    def __repr__(self) -> str:
+        return book_text(self.state.name.lower(), *map(_with_decimals, (self.bids, self.asks)))
+
+    def _repr_html_(self) -> str:
+        sides = map(_with_decimals, (self.bids, self.asks))
+        return ladder_html(self.state.name.lower(), *sides)
 
     @property
     def trusted(self) -> bool:

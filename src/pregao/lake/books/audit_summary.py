@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pregao.lake.books.schemas import AUDIT
 from pregao.lake.books.selection import BookSelection, selected
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.notebook import record_html
 
 
 @dataclass(slots=True)
@@ -22,6 +23,10 @@ class AuditSummary:
     instruments: int = 0
     differences: list[dict[str, Any]] = field(default_factory=list)
     """Details of snapshots that differ without a gap that explains it."""
+
+    def _repr_html_(self) -> str:
+        fields = {"results": self.results, "instruments": self.instruments}
+        return record_html("Book audit", fields | {"differences": self.differences})
 
     @property
     def snapshots(self) -> int:
