@@ -5,7 +5,6 @@ from collections import defaultdict
 
 import pytest
 import typer
-from rich.text import Text
 from typer.testing import CliRunner
 
 from pregao.cli import main
@@ -85,19 +84,6 @@ def test_help_has_an_example_of_the_command_itself(name):
     words = " ".join(result.output.split())
     assert re.search(r"Examples?:", words)
     assert f"pregao {name}" in words.split("Example", 1)[1]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_keeps_its_brackets(name):
-    command = COMMANDS[name]
-    texts = [command.help, command.epilog, *(each.help for each in command.params)]
-    for text in filter(None, texts):
-        assert Text.from_markup(text).plain == text.replace(r"\[", "[")
-
-
-def test_help_of_plot_names_the_extra():
-    result = CliRunner().invoke(main.app, ["plot", "--help"], terminal_width=200)
-    assert "pip install 'pregao[plot]'" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)

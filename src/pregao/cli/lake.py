@@ -66,7 +66,7 @@ _Output = Annotated[
 ]
 _Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")]
 
-app = typer.Typer(
+app = options.App(
     name="lake",
     no_args_is_help=True,
     help="Inspect and maintain a lake.",

@@ -36,10 +36,11 @@ from pregao.cli.ep import command as ep_commands
 from pregao.cli.errors import run_command
 from pregao.cli.exchange import command as exchange_commands
 from pregao.cli.live import command as live_command
+from pregao.cli.options import LAKE, LIVE, READ, TOOLS, TRADE, App
 from pregao.cli.simulate import command as simulate_command
 from pregao.safe_io.urls import redacted
 
-app = typer.Typer(
+app = App(
     name="pregao",
     help="Tools for B3's electronic market: captures, market data, order books, tables, order "
     "entry.",
@@ -73,28 +74,32 @@ def options(
     _debug = debug
 
 
-app.command(epilog=decode_command.EPILOG)(decode_command.decode)
-app.command(epilog=info_command.EPILOG)(info_command.info)
-app.command(epilog=schema_command.EPILOG)(schema_command.schema)
-app.command(epilog=demo_command.EPILOG)(demo_command.demo)
-app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
-app.add_typer(exchange_commands.app)
-app.command(epilog=live_command.EPILOG)(live_command.live)
-app.command(epilog=replay_command.EPILOG)(replay_command.replay)
-app.command(epilog=ingest_command.EPILOG)(ingest_command.ingest)
-app.command(epilog=stream_command.EPILOG)(stream_command.stream)
-app.command(epilog=query_command.EPILOG)(query_command.query)
-app.command(epilog=books_command.EPILOG)(books_command.books)
-app.command(epilog=book_command.EPILOG)(book_command.book)
-app.command(epilog=audit_command.EPILOG)(audit_command.audit)
-app.command(epilog=export_command.EPILOG)(export_command.export)
-app.command(epilog=plot_command.EPILOG)(plot_command.plot)
-app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
-app.command(epilog=ui_command.EPILOG)(ui_command.ui)
-app.add_typer(lake_commands.app)
-app.add_typer(ep_commands.app)
-app.command(epilog=pack_command.EPILOG)(pack_command.pack)
-app.command(epilog=doctor_command.EPILOG)(doctor_command.doctor)
+_COMMANDS = (
+    (READ, decode_command, decode_command.decode),
+    (READ, info_command, info_command.info),
+    (READ, schema_command, schema_command.schema),
+    (LAKE, ingest_command, ingest_command.ingest),
+    (LAKE, stream_command, stream_command.stream),
+    (LAKE, query_command, query_command.query),
+    (LAKE, book_command, book_command.book),
+    (LAKE, plot_command, plot_command.plot),
+    (LAKE, export_command, export_command.export),
+    (LAKE, books_command, books_command.books),
+    (LAKE, analytics_command, analytics_command.analytics),
+    (LAKE, audit_command, audit_command.audit),
+    (LIVE, live_command, live_command.live),
+    (LIVE, ui_command, ui_command.ui),
+    (LIVE, replay_command, replay_command.replay),
+    (TOOLS, demo_command, demo_command.demo),
+    (TOOLS, simulate_command, simulate_command.simulate),
+    (TOOLS, doctor_command, doctor_command.doctor),
+    (TOOLS, pack_command, pack_command.pack),
+)
+for _panel, _module, _command in _COMMANDS:
+    app.command(rich_help_panel=_panel, epilog=_module.EPILOG)(_command)
+app.add_typer(lake_commands.app, rich_help_panel=LAKE)
+app.add_typer(exchange_commands.app, rich_help_panel=TRADE)
+app.add_typer(ep_commands.app, rich_help_panel=TRADE)
 
 
 class _LogLines(logging.Handler):

@@ -1,14 +1,83 @@
-"""Declarations of options that several commands share; `option_values` parses their values."""
+"""Apps whose help shows texts as written, and options that several commands share.
+
+`option_values` parses the values of options.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from pregao.cli.config import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
 from pregao.lake.engine_names import EngineName
 from pregao.safe_io.urls import without_secrets
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+PANELS = READ, LAKE, LIVE, TRADE, TOOLS = (
+    "Read captures", "Build and query a lake", "Follow the live feed", "Trade", "Tools",
+)  # fmt: skip
+"""Groups of commands in the help, in order."""
+
+
+class _Escaped(str):
+    """A help text without markup."""
+
+    __slots__ = ()
+
+
+def _write_help(command: Any, context: Any, formatter: Any, write: Any) -> None:
+    """Write the help with brackets as they are, which markup would swallow; flags have no type."""
+    from rich.markup import escape
+
+    for each in (command, *command.get_params(context), *getattr(command, "commands", {}).values()):
+        for name in ("help", "short_help", "epilog"):
+            # Escaped texts are of another type, so that none is escaped twice.
+            if (text := getattr(each, name, None)) and not isinstance(text, _Escaped):
+                setattr(each, name, _Escaped(escape(text)))
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    write(context, formatter)
+
+
+class HelpCommand(TyperCommand):
+    """A command of an `App`."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _write_help(self, ctx, formatter, super().format_help)
+
+
+class HelpGroup(TyperGroup):
+    """The group of an `App`."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _write_help(self, ctx, formatter, super().format_help)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the commands in the order of their panels."""
+
+        def panel(name: str) -> int:
+            title = getattr(self.commands[name], "rich_help_panel", None)
+            return PANELS.index(title) if title in PANELS else 0
+
+        return sorted(super().list_commands(ctx), key=panel)
+
+
+class App(typer.Typer):
+    """A group of commands; `-h` shows the help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(
+            cls=HelpGroup, context_settings={"help_option_names": ["-h", "--help"]}, **settings
+        )
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[_Function], _Function]:
+        """Return a decorator that adds a command."""
+        return super().command(name, cls=HelpCommand, **settings)
 
 
 def _or_default_lake(context: typer.Context, option: typer.CallbackParam, lake: str) -> str:

@@ -23,7 +23,7 @@ EPILOG = "\n\n".join(
         "pregao plot bars PETR4 --lake lake --interval 1m -o bars.png",
         "pregao plot latency --lake lake -o latency.png",
         "Times are read and shown in UTC, or in the zone of --tz. Requires matplotlib: "
-        "pip install 'pregao\\[plot]'.",
+        "pip install 'pregao[plot]'.",
     )
 )
 ENDINGS = (".png", ".svg", ".pdf")

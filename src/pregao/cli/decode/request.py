@@ -174,7 +174,7 @@ def _refuse_inputs(target: Path | None, captures: CaptureInputs) -> None:
 
 def decode_packet(request: DecodeRequest, text: str) -> DecodeAccount:
     """Decode one packet given in hexadecimal, and print it as text or JSON."""
-    target, folder, kind = output_kind(request.output, request.format)
+    target, _folder, kind = output_kind(request.output, request.format)
     if target is not None or kind not in ("text", "jsonl"):
         raise UsageError("--hex prints to standard output: omit -o and use --format text or jsonl.")
     if request.symbols:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pregao.cli import options
 from pregao.errors import PregaoError, UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pregao.entrypoint.client import Client
 
 
-app = typer.Typer(
+app = options.App(
     name="ep",
     no_args_is_help=True,
     help="Enter orders over Binary EntryPoint.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pregao.cli import options
 from pregao.cli.exchange.ctl import REPAIR_EPILOG, ctl, repair
 from pregao.errors import UsageError
 
@@ -31,7 +32,7 @@ EPILOG = "\n\n".join(
 _COLLECTION = (100_000, 50, 1_000)
 """Thresholds of the garbage collector: high, as the many orders form no reference cycles."""
 
-app = typer.Typer(
+app = options.App(
     name="exchange",
     help="Run an exchange: order entry, matching, market data, a journal.",
     epilog=EPILOG,

@@ -25,7 +25,7 @@ CTL_EPILOG = "\n\n".join(
 )
 _PORT = 9612
 
-ctl = typer.Typer(
+ctl = options.App(
     name="ctl",
     help="Operate a running exchange: phases, halts, trades, prices, bands, books, sessions.",
     epilog=CTL_EPILOG,
