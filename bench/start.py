@@ -31,11 +31,12 @@ def run() -> Iterator[Row]:
         processor_time(["ingest", str(folder / "day"), "--lake", lake, "--engine", "local"])
         capture = next((folder / "day").glob("*_InstrumentDefinition.pcap"))
         first = next(iter(read_packets(next((folder / "day").glob("*_Incremental_A.pcap")))))
+        payload = first.data[_HEADERS:].hex()
         trades = "SELECT count(*) FROM trades"
         for title, arguments, target in (
             ("--help", ["--help"], "≤ 0.3 s"),
             ("info of a small capture", ["info", str(capture)], _LONGEST),
-            ("decode --hex of a packet", ["decode", "--hex", first.data[_HEADERS:].hex()], _LONGEST),
+            ("decode --hex of a packet", ["decode", "--hex", payload], _LONGEST),
             ("query", ["query", trades, "--lake", lake], _LONGEST),
             ("book", ["book", "PETR3", "--lake", lake], _LONGEST),
         ):

@@ -6,8 +6,12 @@ Kernels are in the ``_kernels.py`` of their package. Their arguments and results
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import logging
+import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,7 @@ import llvmlite
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import caching, cgutils, types
+from numba.core import caching, cgutils, event, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
@@ -37,7 +41,8 @@ _VERSIONS = (
     __version__, numba.__version__, llvmlite.__version__, np.__version__, sys.version,
     *(["checked"] if CHECKED else []),
 )  # fmt: skip
-_CACHE = cache_folder(digest_of(_SOURCES, _VERSIONS))
+CACHE = cache_folder(digest_of(_SOURCES, _VERSIONS))
+"""Folder with compiled kernels; None if no folder is writable."""
 _lock = threading.Lock()
 
 
@@ -46,10 +51,11 @@ def njit(function: Callable[..., Any]) -> Any:
 
     Functions outside the digested files (or without a file) are never loaded from a cache.
     """
-    if _CACHE is None or function.__module__ not in _MODULES:
-        return numba.njit(function, nogil=True)
-    with _lock, _own_cache(str(_CACHE)):
-        return numba.njit(function, cache=True, nogil=True)
+    kernel = numba.njit(function, nogil=True)
+    if CACHE is not None and function.__module__ in _MODULES:
+        with _lock, _own_cache(str(CACHE)):
+            kernel._cache = _SharedCache(function)
+    return kernel
 
 
 def njit_or(fallback: str) -> Callable[..., Any]:  # noqa: ARG001
@@ -62,6 +68,18 @@ part = numba.njit(**_PART)
 """Decorator for functions that only kernels call. Passing arrays is expensive: everything is
 inlined, and references to them are not counted, which alone took more than half of the time.
 """
+
+
+class _SharedCache(caching.FunctionCache):
+    """Cache of a kernel's code that processes write in turn; numba's loses code, or mixes it up."""
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save the code for some types of arguments."""
+        assert CACHE is not None
+        with (CACHE / "lock").open("a") as file:
+            with contextlib.suppress(OSError):  # file systems without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            super().save_overload(sig, data)
 
 
 _LOCATORS = "CACHE_LOCATOR_CLASSES"
@@ -246,3 +264,98 @@ _DEFINED = ir.IntType(1)(0)  # zero is a valid input; its result is 64
 swapped = _of_word(lambda builder, word: builder.bswap(word))
 leading_zeros = _of_word(lambda builder, word: builder.ctlz(word, _DEFINED))
 trailing_zeros = _of_word(lambda builder, word: builder.cttz(word, _DEFINED))
+
+
+# --- Notice of compilation ---
+
+NOTICE_VARIABLE = "PREGAO_COMPILE_NOTICE"
+"""Environment variable that disables the notice if it is 0."""
+_NOTICE_AFTER_S = 1.0
+_SILENCE_S = 120.0
+_REDRAW_S = 0.1
+_CLEAR = "\r\x1b[K"
+
+
+class CompilationNotice(event.Listener):
+    """States that kernels are being compiled, because a first command can wait a minute for it.
+
+    On a terminal, one line shows the progress and disappears at the end. Elsewhere, one of the
+    processes that share the cache logs a sentence.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._began = self._drawn = 0.0
+        self._seconds = 0.0
+        self._kernels = 0
+        self._logged = False
+
+    def on_start(self, event: Any) -> None:
+        """Note that a kernel, or a function that it calls, is being compiled."""
+        self._depth += 1
+        if self._depth == 1:
+            self._began = time.monotonic()
+        self._show(event.data["dispatcher"].py_func)
+
+    def on_end(self, _event: Any) -> None:
+        """Note that it was compiled."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._seconds += time.monotonic() - self._began
+            self._kernels += 1
+            if self._drawn and (stream := _terminal()) is not None:
+                stream.write(_CLEAR)
+                stream.flush()
+            self._drawn = 0.0
+
+    def _show(self, function: Any) -> None:
+        now = time.monotonic()
+        seconds = self._seconds + now - self._began
+        if seconds < _NOTICE_AFTER_S or now - self._drawn < _REDRAW_S:
+            return
+        stream = _terminal()
+        if stream is None:
+            self._log()
+        elif function.__module__.startswith("pregao."):
+            self._drawn = now
+            progress = f"{self._kernels} compiled in {seconds:.0f} s"
+            line = f"pregao: {_WHAT}: {progress} ({_ADVICE})"
+            stream.write(f"{_CLEAR}{line[: os.get_terminal_size(stream.fileno()).columns - 1]}")
+            stream.flush()
+
+    def _log(self) -> None:
+        if not self._logged and (CACHE is None or _first_in(CACHE)):
+            logging.getLogger(__name__).warning("%s (%s)", _WHAT, _ADVICE)
+        self._logged = True
+
+
+_WHAT = f"compiling kernels{'' if CACHE is None else ', once'}, up to a minute"
+_ADVICE = (
+    "`pregao doctor` says why none are cached" if CACHE is None else "`pregao warm` compiles all"
+)
+
+
+def _terminal() -> Any | None:
+    """Return standard error if it is a terminal on which no progress bar is drawn."""
+    stream = sys.stderr
+    if stream is None or not stream.isatty() or type(stream).__module__.startswith("rich."):
+        return None
+    # The command line's stream would escape what moves the cursor.
+    return getattr(stream, "rich_proxied_file", stream)
+
+
+def _first_in(cache: Path) -> bool:
+    """Whether no process has announced the compilation in this cache in the last minutes."""
+    path = cache / "announced"
+    with contextlib.suppress(OSError):
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            if time.time() - path.stat().st_mtime < _SILENCE_S:
+                return False
+            path.touch()
+    return True
+
+
+if os.environ.get(NOTICE_VARIABLE) != "0":
+    event.register("numba:compile", CompilationNotice())

@@ -21,6 +21,7 @@ WITHOUT_JSON = {
     "plot": "its output is a picture",
     "analytics": "its output is tables; `lake tables --json` lists them",
     "pack": "its output is a file",
+    "warm": "its output is a cache",
     "exchange": "it runs until it is stopped; `exchange ctl status --json` shows its state",
     "lake views": "its output is SQL",
     "lake ddl": "its output is SQL",

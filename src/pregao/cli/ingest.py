@@ -97,7 +97,7 @@ def ingest(
     """
     from pregao.cli import option_values
     from pregao.cli.output_files import check_report
-    from pregao.cli.raw_dumps import dumps_as_captures
+    from pregao.cli.decode.raw_dumps import dumps_as_captures
     from pregao.lake.datasource.options import parse_size
     from pregao.lake.ingest.discovery import find_captures
     from pregao.lake.ingest.options import IngestOptions

@@ -30,6 +30,7 @@ from pregao.cli import replay as replay_command
 from pregao.cli import schema as schema_command
 from pregao.cli import stream as stream_command
 from pregao.cli import ui as ui_command
+from pregao.cli import warm as warm_command
 from pregao.cli.console import guard
 from pregao.cli.decode import command as decode_command
 from pregao.cli.ep import command as ep_commands
@@ -92,6 +93,7 @@ _COMMANDS = (
     (LIVE, replay_command, replay_command.replay),
     (TOOLS, demo_command, demo_command.demo),
     (TOOLS, simulate_command, simulate_command.simulate),
+    (TOOLS, warm_command, warm_command.warm),
     (TOOLS, doctor_command, doctor_command.doctor),
     (TOOLS, pack_command, pack_command.pack),
 )
