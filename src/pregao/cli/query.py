@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from datetime import date, datetime
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -37,6 +39,7 @@ EPILOG = "\n\n".join(
 )
 
 Writer = Callable[[Any, BinaryIO], None]
+STANDARD_OUTPUT = "-"
 
 
 def query(
@@ -63,7 +66,8 @@ def query(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write all rows to a .csv, .parquet, .json or .jsonl file.",
+            help="Write all rows to a .csv, .parquet, .json or .jsonl file, or to standard output "
+            "(-) as CSV, with --json as JSON.",
         ),
     ] = None,
     limit: Annotated[
@@ -112,7 +116,8 @@ def query(
     if examples:
         _list_examples(as_json)
         return
-    if as_json and output is not None:
+    to_stdout = output is not None and str(output) == STANDARD_OUTPUT
+    if as_json and output is not None and not to_stdout:
         raise UsageError(
             "--json is for standard output: omit it with -o, whose extension sets the format."
         )
@@ -124,8 +129,10 @@ def query(
         lake = default_lake()
     require_query(sql)
     if output is not None:
-        write = writer(output, safe_csv=safe_csv)
-        NewFiles(force=force).check(output)
+        named = Path("-.json" if as_json else "-.csv") if to_stdout else output
+        write = writer(named, safe_csv=safe_csv)
+        if not to_stdout:
+            NewFiles(force=force).check(output)
     store = LakeStore(lake)
     chosen = choose_engine(store, engine, spark_wanted=master is not None or bool(settings))
     opened = open_engine(store, chosen, master=master, settings=settings, unsafe=unsafe)
@@ -134,9 +141,22 @@ def query(
         (show_json if as_json else show)(answer, limit)
         return
     rows = answer.rows()
+    if to_stdout:
+        _to_stdout(rows, write)
+        return
     with NewFiles(force=force) as files:
         write(rows, files.create(output))
     typer.echo(f"{rows.num_rows:,} rows written to {output}", err=True)
+
+
+def _to_stdout(rows: Any, write: Writer) -> None:
+    """Write all rows to standard output; a reader that stops early (``| head``) is no error."""
+    from pregao.cli.decode.outputs import OutputClosedError, StandardOutput
+
+    content = BytesIO()
+    write(rows, content)
+    with suppress(OutputClosedError):
+        StandardOutput().write(content.getbuffer())
 
 
 def _requested_query(sql: str | None, name: str | None) -> str:
@@ -228,12 +248,16 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return a value as text: decimals with all digits, bytes in hexadecimal, times in ISO 8601."""
+    """Return a value as text: decimals with all digits, bytes in hexadecimal, times in UTC."""
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, date | datetime):
+    if isinstance(value, datetime):
+        # Times without a zone are those of the lake's views, which are in UTC.
+        utc = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return f"{utc.isoformat()}Z"
+    if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -261,7 +285,7 @@ def _interval_text(months: int, days: int, nanos: int) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON; decimals are numbers with all digits."""
+    """Return a value as JSON; decimals are strings with all digits."""
     if isinstance(value, dict):
         members = (f"{json.dumps(key)}: {json_text(inner)}" for key, inner in value.items())
         return f"{{{', '.join(members)}}}"
@@ -271,7 +295,7 @@ def json_text(value: Any) -> str:
         return "null"
     if isinstance(value, float):
         return json.dumps(value if value == value and abs(value) != float("inf") else None)
-    if isinstance(value, int | Decimal):
+    if isinstance(value, int):
         return _plain(value)
     text = json.dumps(value if isinstance(value, str) else _plain(value), ensure_ascii=False)
     return plain(text)

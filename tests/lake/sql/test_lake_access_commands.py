@@ -1,6 +1,9 @@
 """The commands `query` and `lake`: what they print, write and refuse."""
 
+import io
 import json
+import sys
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -95,11 +98,11 @@ def test_a_query_is_written_as_parquet_csv_and_json(spark, odd_lake, tmp_path, e
     assert lines[2] == "-9223372036854775808,,,,"
     read = pa.csv.read_csv(tmp_path / "x.csv").to_pylist()
     assert json.loads(read[0]["legs"]) == [{"leg_id": 5}]
-    rows = json.loads(written("x.json").read_text(), parse_float=Decimal)
+    rows = json.loads(written("x.json").read_text())
     assert rows == [
         {
             "security_id": 2**63 - 1,
-            "price": Decimal(TOP),
+            "price": TOP,
             "side": 'a "quoted", text',
             "expiry": "2026-06-30",
             "legs": [{"leg_id": 5}],
@@ -107,10 +110,33 @@ def test_a_query_is_written_as_parquet_csv_and_json(spark, odd_lake, tmp_path, e
         {"security_id": -(2**63), "price": None, "side": None, "expiry": None, "legs": None},
     ]
     lines = written("x.jsonl").read_text().splitlines()
-    assert [json.loads(line, parse_float=Decimal) for line in lines] == rows
+    assert [json.loads(line) for line in lines] == rows
     empty = tmp_path / "none.json"
     run("query", "SELECT * FROM orders WHERE false", "--lake", odd_lake.location, "-o", empty)
     assert json.loads(empty.read_text()) == []
+
+
+def test_a_dash_writes_all_rows_to_standard_output(small_lake, monkeypatch):
+    location = small_lake.location
+    sql = "SELECT range AS n, 0.5 AS half, TIMESTAMP '2026-05-21 10:00:00' AS t FROM range(60)"
+    stdout = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", stdout)
+
+    def written(*options):
+        stdout.buffer.seek(0)
+        stdout.buffer.truncate()
+        query(sql, lake=str(location), output=Path("-"), **dict(options))
+        return stdout.buffer.getvalue().decode()
+
+    header, first, *others = written().splitlines()
+    assert header.replace('"', "") == "n,half,t"
+    assert first == "0,0.5,2026-05-21 10:00:00.000000"
+    assert len(others) == 59
+    rows = json.loads(written(("as_json", True)))
+    assert len(rows) == 60
+    assert rows[0] == {"n": 0, "half": "0.5", "t": "2026-05-21T10:00:00Z"}
+    with pytest.raises(UsageError, match="--json is for standard output"):
+        run("query", sql, "--lake", location, "--json", "-o", "x.json")
 
 
 def test_an_existing_file_is_only_replaced_on_request(small_lake, tmp_path):
@@ -143,7 +169,11 @@ def test_an_error_in_a_query_is_one_line(spark, small_lake, arguments, message):
 
 def test_values_become_json():
     assert json_text({"a": [Decimal("1.50"), True, None, b"\x0f", 0.5]}) == (
-        '{"a": [1.50, true, null, "0f", 0.5]}'
+        '{"a": ["1.50", true, null, "0f", 0.5]}'
+    )
+    time = datetime(2026, 5, 21, 10, tzinfo=timezone(timedelta(hours=-3)))
+    assert json_text([time, time.replace(tzinfo=UTC), time.replace(tzinfo=None)]) == (
+        '["2026-05-21T13:00:00Z", "2026-05-21T10:00:00Z", "2026-05-21T10:00:00Z"]'
     )
     assert json_text([float("nan"), float("-inf"), "é"]) == '[null, null, "é"]'
     intervals = [(0, 0, 33_689_748_000), (1, -2, 0), (0, 1, -3_600_000_000_001), (0, 0, 0)]

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.engine_names import EngineName
+from pregao.lake.execution.runner import EngineName
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.engines import choose_engine, open_engine
 from pregao.lake.sql.spark_engine import SparkEngine
@@ -301,6 +301,9 @@ def test_files_can_be_read_on_request(small_lake, spark, tmp_path):
     [
         ("SELECT * FROM nope", r"`nope` cannot be found\. The lake has ingests, orders, trades"),
         ("SELECT nope FROM orders", "nope"),
+        ("SELECT qqq FROM orders", r"\"qqq\" not found in FROM clause!$"),
+        ("SELECT security_ids FROM orders", r"FROM clause! Did you mean security_id\?$"),
+        ("SELECT o.securty_id FROM orders o", r"securty_id.\. Did you mean security_id\?$"),
         ("SELECT FROM WHERE", "failed"),
         ("SELECT from_unixtime(1)", "--engine spark"),
         ("SELECT CAST('x' AS INT) AS x", "Could not convert"),

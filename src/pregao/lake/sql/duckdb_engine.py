@@ -29,8 +29,10 @@ from pregao.lake.sql.table_files import TableFiles, open_files
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import View, define_views, needed_tables, view_names
 from pregao.lake.views.sql import DUCKDB, select_text
+from pregao.name_matching import did_you_mean
 
 _BATCH = 65_536
+_MISSING_COLUMN = re.compile(r'(?:Referenced column|does not have a column named) "([^"]+)"')
 
 
 class DuckdbEngine:
@@ -42,7 +44,8 @@ class DuckdbEngine:
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> DuckdbResult:
         """Plan a query; ``parameters`` are the values of its ``?``."""
-        with self._spoken():
+        opened_session: list[Any] = []
+        with self._spoken(opened_session):
             parsed = parse(sql, unsafe=self._unsafe)
             tables, views = self._named(parsed)
             opened = [TableFiles.of(self._lake, name) for name in tables]
@@ -53,6 +56,7 @@ class DuckdbEngine:
             ]
             files = [file for table in chosen for file in table.local_files()]
             connection = open_session(files, unsafe=self._unsafe)
+            opened_session.append(connection)
             for table in chosen:
                 open_files(connection, table.name, table)
             _make_views(connection, views, ordered=lists_rows(parsed.tree))
@@ -72,8 +76,11 @@ class DuckdbEngine:
         return sorted({*tables, *needed}), defined
 
     @contextmanager
-    def _spoken(self) -> Iterator[None]:
-        """Turn errors of DuckDB and Arrow into a `UsageError` of one line."""
+    def _spoken(self, session: Sequence[Any] = ()) -> Iterator[None]:
+        """Turn errors of DuckDB and Arrow into a `UsageError` of one line.
+
+        ``session`` has the connection with the query's tables once it is open.
+        """
         try:
             yield
         except PregaoError:
@@ -81,9 +88,10 @@ class DuckdbEngine:
         except (duckdb.Error, pa.ArrowException, RuntimeError, OSError) as error:
             if is_interrupt(error):
                 raise KeyboardInterrupt from None
-            raise UsageError(f"The query failed: {self._sentence(error)}") from error
+            words = self._sentence(error, session)
+            raise UsageError(f"The query failed: {words}") from error
 
-    def _sentence(self, error: BaseException) -> str:
+    def _sentence(self, error: BaseException, session: Sequence[Any]) -> str:
         lines = [line.strip() for line in str(error).splitlines()]
         first = re.sub(r"^[A-Z][A-Za-z/ ]* (?:Error|Exception): ", "", lines[0]) if lines else ""
         message = " ".join(first.split())[:500]
@@ -103,7 +111,20 @@ class DuckdbEngine:
             return f"{message} {near} Use --engine spark for Spark's functions.".replace("  ", " ")
         if position := next((line for line in lines if re.match(r"LINE \d+:", line)), None):
             message = f"{message} ({' '.join(position.split())[:120]})"
-        return (message or type(error).__name__) + renamed_hint(first, self._lake)
+        hint = renamed_hint(first, self._lake) or _similar_columns(error, session)
+        message = message or type(error).__name__
+        return f"{message}.{hint}" if hint and message[-1] not in ".!?" else message + hint
+
+
+def _similar_columns(error: BaseException, session: Sequence[Any]) -> str:
+    """Return which columns of the query's tables have a name like the one that is missing."""
+    missing = _MISSING_COLUMN.search(str(error))
+    if missing is None or not session:
+        return ""
+    rows = session[0].execute(
+        "SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal ORDER BY ALL"
+    )
+    return did_you_mean(missing[1], [name for (name,) in rows.fetchall()])
 
 
 class DuckdbResult:
