@@ -27,6 +27,7 @@ $(CONSUMERS_STAMP): requirements-consumers.lock
 	@touch $(CONSUMERS_STAMP)
 
 demo: $(STAMP)
+	$(BIN)/pregao warm
 	$(BIN)/pregao demo
 
 # Three processes on two cores if memory allows: tests wait for a third of their time.
@@ -57,10 +58,12 @@ check: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Builds the wheel and the source distribution, and tests them in fresh environments.
+# Builds the wheel and the source distribution, checks what an index checks, and tests them in fresh
+# environments.
 package: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python packaging/check_metadata.py dist
 	$(BIN)/python packaging/try_package.py dist
 
 bench: $(STAMP)

@@ -1,5 +1,8 @@
 """The built package: it is complete, and it works outside the checkout."""
 
+import email
+import importlib.util
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -61,6 +64,41 @@ def test_the_wheel_has_every_file_of_the_package(built):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert names == there
+
+
+def check_metadata():
+    path = ROOT / "packaging" / "check_metadata.py"
+    spec = importlib.util.spec_from_file_location("check_metadata", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_an_index_would_accept_the_metadata(built, tmp_path, capsys):
+    check = check_metadata()
+    assert check.main([str(built)]) == 0
+    assert "an index would accept them" in capsys.readouterr().out
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        (name,) = [each for each in wheel.namelist() if each.endswith("dist-info/METADATA")]
+        text = wheel.read(name).decode()
+    assert set(email.message_from_string(text).get_all("Provides-Extra")) == check.EXTRAS
+    for old, new, words in (
+        ("Name: pregao", "Name: prego", "Name is 'prego'"),
+        (f"Version: {pregao.__version__}", "Version: 0.2.0.dev1", "not one of a release"),
+        ("License-Expression: Apache-2.0", "License: Apache", "License-Expression is None"),
+        ("Provides-Extra: plot\n", "", "Provides-Extra is not"),
+        ("numpy>=2.0", "numpy @ https://example.org/numpy.whl", "by URL"),
+        ("text/markdown", "text/plain", "Description-Content-Type is 'text/plain'"),
+    ):
+        assert text.count(old) >= 1, old
+        (found,) = check.problems(email.message_from_string(text.replace(old, new, 1)))
+        assert words in found
+    shutil.copytree(built, tmp_path / "dist")
+    copy = next((tmp_path / "dist").glob("*.whl"))
+    with zipfile.ZipFile(copy, "a") as wheel, pytest.warns(UserWarning, match="Duplicate name"):
+        wheel.writestr(name, text.replace("Summary: ", "Summary: X"))
+    assert check.main([str(tmp_path / "dist")]) == 1
+    assert "have other metadata" in capsys.readouterr().out
 
 
 def test_the_source_distribution_can_be_tested(built):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.capture import udp_frame
-from pregao.cli.decode.hex import packet_bytes
+from pregao.cli.decode.request import packet_bytes
 from pregao.errors import UsageError
 from tests.cli.market import INCREMENTAL, Market, order
 

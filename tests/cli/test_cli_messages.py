@@ -15,7 +15,7 @@ import pytest
 
 from pregao.cli.ingest import ingest as ingest_command
 from pregao.cli.simulate.command import simulate
-from pregao.lake.engine_names import EngineName
+from pregao.lake.execution.runner import EngineName
 from pregao.lake.storage.lake_store import LakeStore
 from tests.waiting import PATIENCE_S, until
 

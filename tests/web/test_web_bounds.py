@@ -21,8 +21,7 @@ from websockets.exceptions import ConnectionClosed
 
 from pregao.web.connections import Limits
 from pregao.web.json_routes import MAX_BODY_BYTES, Budget, answer, change
-from pregao.web.live_routes import live_routes
-from pregao.web.server import PageServer
+from pregao.web.server import PageServer, live_routes
 from tests.waiting import PATIENCE_S, until
 from tests.web.visiting import allowed, get, post, socket_of
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from enum import Enum
 from typing import Any, Literal, TypeVar
@@ -20,6 +22,7 @@ Time = int | str | datetime
 Path = str | os.PathLike[str]
 T = TypeVar("T", int, str)
 E = TypeVar("E", bound=Enum)
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?: (spark|local)\b)?")
 
 
 def moment_ns(at: Time | Any, tz: str = UTC) -> int:
@@ -80,6 +83,30 @@ def paths(named: Path | Iterable[Path] | None) -> Iterator[str]:
         yield os.fspath(named)
     elif named is not None:
         yield from map(str, named)
+
+
+@contextmanager
+def parameters(**renamed: str) -> Iterator[None]:
+    """Name parameters where an error names options of the command line: ``late_join``.
+
+    ``renamed`` are the parameters that have another name than their options. Commands, which are in
+    backticks, stay as they are.
+    """
+
+    def parameter(option: re.Match[str]) -> str:
+        if option[2]:
+            return f"{option[1]}={option[2]!r}"
+        name = option[1].replace("-", "_")
+        return renamed.get(name, name)
+
+    try:
+        yield
+    except UsageError as error:
+        parts = str(error).split("`")
+        parts[::2] = [_OPTION.sub(parameter, part) for part in parts[::2]]
+        if (text := "`".join(parts)) == str(error):
+            raise
+        raise type(error)(text) from error
 
 
 def choice(kind: type[E], value: str, what: str) -> E:

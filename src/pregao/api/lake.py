@@ -20,6 +20,7 @@ from pregao.api.arguments import (
     listed,
     moment_ns,
     pandas_frame,
+    parameters,
     paths,
     polars_typed,
     time_zone,
@@ -36,8 +37,8 @@ from pregao.lake.views.sql import event_order
 from pregao.notebook import Report, book_text, ladder_html
 
 if TYPE_CHECKING:
-    from pregao.lake.books.audit_summary import AuditSummary
     from pregao.lake.books.replay_span import HistoricalBook
+    from pregao.lake.books.selection import AuditSummary
     from pregao.lake.execution.runner import Runner
     from pregao.lake.ingest.options import IngestOptions
 
@@ -233,6 +234,7 @@ class Lake:
         for batch in relation.to_arrow_reader(rows):
             yield timestamps_in(batch, zone)
 
+    @parameters()
     def sql(
         self,
         query: str,
@@ -262,7 +264,7 @@ class Lake:
             rows = lake.sql("SELECT * FROM v_trades WHERE symbol = ? LIMIT 5", ["PETR4"])
             ```
         """
-        from pregao.lake.engine_names import EngineName
+        from pregao.lake.execution.runner import EngineName
         from pregao.lake.sql.engines import choose_engine, open_engine
 
         named = None if engine is None else choice(EngineName, engine, "engine")
@@ -304,6 +306,7 @@ class Lake:
         wanted = None if day is None else day_from(day)
         return _lake_book(book_at(self._lake, str(instrument).upper(), when, wanted, channel))
 
+    @parameters(channel="channels", feed="feeds", stream="streams")
     def ingest(
         self,
         captures: Path | Iterable[Path],
@@ -364,8 +367,7 @@ class Lake:
         Returns:
             The counts of results, and the differences that no gap explains.
         """
-        from pregao.lake.books.audit_summary import audit_summary
-        from pregao.lake.books.selection import BookSelection
+        from pregao.lake.books.selection import BookSelection, audit_summary
 
         selection = BookSelection(tuple(map(day_from, listed_days(days))), (), listed(symbols))
         return audit_summary(self._lake, selection)
@@ -457,7 +459,7 @@ class Lake:
         return polars_typed(frame if columns is None else frame.select(columns), tz, prices)
 
     def _relation(self, sql: str) -> Any:
-        from pregao.lake.engine_names import EngineName
+        from pregao.lake.execution.runner import EngineName
         from pregao.lake.sql.duckdb_engine import DuckdbEngine
         from pregao.lake.sql.engines import choose_engine
 

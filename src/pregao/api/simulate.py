@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pregao.api.arguments import choice, day_from
+from pregao.api.arguments import choice, day_from, parameters
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
 from pregao.exchange.simulation.settings import (
     TRADE_DATE,
@@ -23,6 +23,7 @@ Rates = float | str | None
 """A share of packets (0.01), or one for each line (``A=0.01,B=0.02``)."""
 
 
+@parameters(date="day")
 def simulate(
     output: str | os.PathLike[str],
     *,

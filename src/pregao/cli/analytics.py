@@ -13,7 +13,7 @@ from pregao.cli import options
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.run import TableBuild
-    from pregao.lake.ingest.progress import TaskProgress
+    from pregao.lake.execution.runner import TaskProgress
     from pregao.lake.storage.lake_store import LakeStore
 
 EPILOG = "\n\n".join(
@@ -102,7 +102,7 @@ def analytics(
 
 def progress(quiet: bool) -> TaskProgress:
     """Return the progress of a build, which prints its steps if standard error is a terminal."""
-    from pregao.lake.ingest.progress import TaskProgress
+    from pregao.lake.execution.runner import TaskProgress
 
     class PrintedProgress(TaskProgress):
         def step(self, words: str) -> None:

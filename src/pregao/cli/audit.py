@@ -42,8 +42,7 @@ def audit(
 ) -> None:
     """Summarize the audit of a lake's books."""
     from pregao.cli import option_values
-    from pregao.lake.books.audit_summary import audit_summary
-    from pregao.lake.books.selection import BookSelection
+    from pregao.lake.books.selection import BookSelection, audit_summary
     from pregao.lake.storage.lake_store import LakeStore
 
     channels = option_values.numbers(channel, "--channel", 255)

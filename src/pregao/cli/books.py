@@ -99,7 +99,7 @@ def build(
 
 def _progress(shown: bool) -> Any:
     """Return the progress of a build, which prints a line per step if `shown`."""
-    from pregao.lake.ingest.progress import TaskProgress
+    from pregao.lake.execution.runner import TaskProgress
 
     class PrintedProgress(TaskProgress):
         def started(self, total_bytes: int, tasks: int) -> None:  # noqa: ARG002 - not shown

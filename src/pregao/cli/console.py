@@ -326,7 +326,7 @@ class ReadingProgress:
 
 def ingest_progress(quiet: bool) -> Any:
     """Return a progress bar on standard error, or a silent one if that is not a terminal."""
-    from pregao.lake.ingest.progress import TaskProgress
+    from pregao.lake.execution.runner import TaskProgress
 
     class Silent(TaskProgress):
         def __enter__(self) -> TaskProgress:

@@ -102,10 +102,10 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     from pregao.exchange.simulation.settings import SimulationSettings
     from pregao.exchange.simulation.simulation import Simulation
     from pregao.lake.analytics.run import analyse
-    from pregao.lake.books.audit_summary import audit_summary
     from pregao.lake.books.book_at import book_at
     from pregao.lake.books.build import build_books
-    from pregao.lake.engine_names import EngineName
+    from pregao.lake.books.selection import audit_summary
+    from pregao.lake.execution.runner import EngineName
     from pregao.lake.sql.engines import open_engine
     from pregao.lake.storage.lake_store import LakeStore
 

@@ -16,7 +16,7 @@ from pregao.cli import options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
 from pregao.extras import installed, require
-from pregao.lake.engine_names import EngineName
+from pregao.lake.execution.runner import EngineName
 
 if TYPE_CHECKING:
     from pregao.lake.execution.runner import Runner
@@ -96,8 +96,8 @@ def ingest(
     rebuilt.
     """
     from pregao.cli import option_values
-    from pregao.cli.output_files import check_report
     from pregao.cli.decode.raw_dumps import dumps_as_captures
+    from pregao.cli.output_files import check_report
     from pregao.lake.datasource.options import parse_size
     from pregao.lake.ingest.discovery import find_captures
     from pregao.lake.ingest.options import IngestOptions

@@ -12,7 +12,7 @@ from pregao.cli.config import configuration
 from pregao.cli.config import zone as zone_of
 from pregao.clock import format_ns, parse_ns
 from pregao.errors import UsageError
-from pregao.lake.engine_names import EngineName
+from pregao.lake.execution.runner import EngineName
 
 _ANOTHER_ZONE = timezone(timedelta(hours=1))
 LATEST_NS = (1 << 63) - 1

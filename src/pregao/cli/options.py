@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pregao.cli.config import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
-from pregao.lake.engine_names import EngineName
+from pregao.lake.execution.runner import EngineName
 from pregao.safe_io.urls import without_secrets
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

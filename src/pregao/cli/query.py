@@ -20,7 +20,7 @@ from pregao.cli.console import console, plain, print_line, print_table
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.extras import require
-from pregao.lake.engine_names import EngineName
+from pregao.lake.execution.runner import EngineName
 
 if TYPE_CHECKING:
     from pregao.lake.sql.engines import QueryResult

@@ -11,7 +11,7 @@ import typer
 
 from pregao.cli import options
 from pregao.errors import UsageError
-from pregao.lake.engine_names import EngineName
+from pregao.lake.execution.runner import EngineName
 from pregao.safe_io.output_files import open_output
 from pregao.safe_io.urls import without_secrets
 

@@ -38,9 +38,8 @@ from pregao.exchange.engine.model.instruments import (
     OptPayoutType,
     Underlying,
 )
-from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder, cut_text
 from pregao.exchange.publisher.encoding.fields import rescale
-from pregao.exchange.publisher.encoding.news import cut_text
 from pregao.sbe.codec import SbeMessage
 from pregao.umdf.phases import TradingEvent
 from tests.exchange.feed_reader import VERSIONS, codec

@@ -155,7 +155,8 @@ def local_lake(tmp_path_factory):
 
 def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, local_lake):
     install, command = [text for _, text in blocks("Packages on the workers")]
-    assert "pip install 'pregao[lake]'" in install
+    assert "pip install 'pregao-" in install
+    assert "[lake]'" in install
     more = command.replace("pregao ingest", "pregao ingest --range-size 40k", 1)
     doomed = reader.cluster.start_worker()
     reader.cluster.wait_for_workers()

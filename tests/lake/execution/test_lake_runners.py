@@ -15,8 +15,7 @@ from pregao.errors import CaptureError, DecodeError, PregaoError
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.execution import processes
 from pregao.lake.execution.processes import MAX_ATTEMPTS, ProcessRunner
-from pregao.lake.execution.runner import Job
-from pregao.lake.execution.serial import SerialRunner
+from pregao.lake.execution.runner import Job, SerialRunner
 from pregao.lake.execution.spark import SparkRunner
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest

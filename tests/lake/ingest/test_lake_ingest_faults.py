@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.execution.serial import SerialRunner
+from pregao.lake.execution.runner import SerialRunner
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
@@ -47,7 +47,7 @@ def in_a_process(program, *arguments):
 DIE = """
     import os, signal, sys
     from pregao.lake.ingest.pipeline import ingest
-    from pregao.lake.execution.serial import SerialRunner
+    from pregao.lake.execution.runner import SerialRunner
     from pregao.lake.storage.lake_store import LakeStore
     captures, lake, step = sys.argv[1:]
     def die():
@@ -133,7 +133,7 @@ def test_both_feeds_concurrently_from_two_sides(clean, tmp_path):
 FULL = """
     import resource, signal, sys
     from pregao.errors import PregaoError
-    from pregao.lake.execution.serial import SerialRunner
+    from pregao.lake.execution.runner import SerialRunner
     from pregao.lake.ingest.pipeline import ingest
     limit = int(sys.argv[3])
     class LittleSpace(SerialRunner):

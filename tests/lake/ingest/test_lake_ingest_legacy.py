@@ -17,7 +17,7 @@ from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.fast.codec import Encoder
 from pregao.fast.xml import load_templates
-from pregao.lake.execution.serial import SerialRunner
+from pregao.lake.execution.runner import SerialRunner
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE, channel_of

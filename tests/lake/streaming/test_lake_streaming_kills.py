@@ -21,7 +21,7 @@ FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
 # the rows of `ingests` are written, when the unit is intended, and after each table.
 DYING = """
 import signal
-from pregao.lake.execution.serial import SerialRunner
+from pregao.lake.execution.runner import SerialRunner
 from pregao.lake.streaming.stream_ingest import StreamIngest
 from pregao.lake.datasource.rolling_files import RollingFiles
 from pregao.lake.streaming.stream import StreamPace, follow_locally

@@ -36,9 +36,7 @@ from pregao.lake.books.legacy_messages import LEGACY_RULES
 from pregao.lake.books.planner import instrument_ranges, plan_day
 from pregao.lake.books.reader import FIRST_SECURITY, LAST_SECURITY, SecurityRange, open_reader
 from pregao.lake.books.task import DayInputs
-from pregao.lake.execution.runner import Job, Runner
-from pregao.lake.execution.serial import SerialRunner
-from pregao.lake.ingest.progress import TaskProgress
+from pregao.lake.execution.runner import Job, Runner, SerialRunner, TaskProgress
 from pregao.lake.storage.delta import replace_partition
 from pregao.lake.storage.lake_store import STAGING, LakeStore
 from pregao.lake.storage.parquet import WrittenFile, new_file

@@ -26,9 +26,7 @@ from pregao.lake.books.planner import largest_first, plan_day, plan_tasks
 from pregao.lake.books.reader import INSTRUMENTS, LEGACY, InputFiles, SecurityRange, open_reader
 from pregao.lake.books.schemas import DEFAULT_DEPTH, DERIVED, MAX_LEVELS, specs
 from pregao.lake.books.task import BookManifest, BookTask, BuildSettings, run_book_task
-from pregao.lake.execution.runner import Job, Runner
-from pregao.lake.execution.serial import SerialRunner
-from pregao.lake.ingest.progress import TaskProgress
+from pregao.lake.execution.runner import Job, Runner, SerialRunner, TaskProgress
 from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore

@@ -24,10 +24,10 @@ from pregao.lake.execution.runner import (
     JobProgress,
     Result,
     Runner,
+    SerialRunner,
     Task,
     ignore_progress,
 )
-from pregao.lake.execution.serial import SerialRunner
 
 SMALL_JOB = 1_000_000
 """Maximum number of messages of a job for which no processes are started.

@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+
+class EngineName(StrEnum):
+    """Where work on a lake runs: in local processes, or on Spark."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -94,3 +103,51 @@ class JobProgress:
         self._size += amounts[0]
         self._messages += amounts[1]
         self._advanced(self._size, self._messages)
+
+
+class TaskProgress:
+    """Listener for the progress of tasks, shown by the command line."""
+
+    def started(self, total_bytes: int, tasks: int) -> None:
+        """Called before tasks run, with their totals."""
+
+    def advanced(self, done_bytes: int, messages: int) -> None:
+        """Called with the bytes and messages processed so far."""
+
+    def step(self, words: str) -> None:
+        """Called when another step begins, with its description."""
+
+
+class SerialRunner(Runner):
+    """Runs tasks in this process."""
+
+    def __init__(self) -> None:
+        self._last: Job[Any, Any] | None = None
+
+    @property
+    def parallelism(self) -> int:
+        """Number of tasks that run at the same time."""
+        return 1
+
+    def run(
+        self,
+        job: Job[Task, Result],
+        tasks: Sequence[Task],
+        advanced: Advanced = ignore_progress,
+    ) -> list[Result]:
+        """Run the tasks and return their results, in order."""
+        if self._last is not None and self._last.name != job.name:
+            self._last.release()
+        self._last = job
+        progress = JobProgress(advanced)
+        results = []
+        for task in tasks:
+            results.append(job.work(task))
+            progress.add(job.amounts(task, results[-1]))
+        return results
+
+    def close(self) -> None:
+        """Release what the last job keeps."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.release()

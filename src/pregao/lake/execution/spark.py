@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from pregao.errors import PregaoError
-from pregao.lake.execution import connect
 from pregao.lake.execution.background_start import BackgroundSpark
 from pregao.lake.execution.runner import Advanced, Job, Result, Runner, Task, ignore_progress
 from pregao.lake.execution.spark_session import is_remote, sentence
@@ -21,6 +22,41 @@ _POLL_SECONDS = 0.05
 
 Outcome = tuple[bytes, bool]
 """Pickled result or error of a task, and whether it failed."""
+
+_SCHEMA = "number int, outcome binary, failed boolean"
+_MANY = 1 << 20
+
+
+def parallelism_of(spark: Any) -> int:
+    """Return the number of tasks that the server runs at the same time."""
+    # The server cuts a range into as many partitions as it has cores.
+    parts = spark.range(_MANY).selectExpr("spark_partition_id() AS part")
+    return 1 + int(parts.selectExpr("max(part)").first()[0])
+
+
+def collect_remotely(
+    spark: Any, tasks: list[bytes], attempt: Callable[[bytes], Outcome]
+) -> list[Outcome]:
+    """Apply a function to every pickled task, each in a task of Spark, and return the outcomes."""
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            outcomes = [attempt(task) for task in batch.column("task").to_pylist()]
+            columns = [
+                batch.column("number"),
+                pa.array([blob for blob, _ in outcomes], pa.binary()),
+                pa.array([failed for _, failed in outcomes], pa.bool_()),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, ["number", "outcome", "failed"])
+
+    numbers = pa.array(range(len(tasks)), pa.int32())
+    table = pa.table({"number": numbers, "task": pa.array(tasks, pa.binary())})
+    spread = spark.createDataFrame(table).repartitionById(len(tasks), "number")
+    rows = spread.mapInArrow(work, _SCHEMA).collect()
+    return [
+        (bytes(row["outcome"]), row["failed"])
+        for row in sorted(rows, key=lambda row: row["number"])
+    ]
 
 
 class SparkRunner(Runner):
@@ -43,7 +79,7 @@ class SparkRunner(Runner):
         """Number of tasks that run at the same time."""
         session = self.session
         if is_remote(session):
-            return connect.parallelism(session)
+            return parallelism_of(session)
         return int(session.sparkContext.defaultParallelism)
 
     def run(
@@ -61,7 +97,7 @@ class SparkRunner(Runner):
         session = self.session
         pickled = [pickle.dumps(task) for task in tasks]
         if is_remote(session):
-            outcomes = _watched(lambda: connect.collect(session, pickled, _attempt(job, None)))
+            outcomes = _watched(lambda: collect_remotely(session, pickled, _attempt(job, None)))
         else:
             context = session.sparkContext
             totals = context.accumulator(0), context.accumulator(0)

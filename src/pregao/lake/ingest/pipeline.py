@@ -18,8 +18,7 @@ from pregao._version import __version__
 from pregao.clock import system_clock
 from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.extras import require
-from pregao.lake.execution.runner import Runner
-from pregao.lake.execution.serial import SerialRunner
+from pregao.lake.execution.runner import Runner, SerialRunner, TaskProgress
 from pregao.lake.ingest.discovery import find_captures
 from pregao.lake.ingest.exclusions import (
     deduplicate,
@@ -42,7 +41,6 @@ from pregao.lake.ingest.merging import (
 )
 from pregao.lake.ingest.options import IngestOptions, check_channels, check_days, check_options
 from pregao.lake.ingest.planner import IngestPlan, make_plan
-from pregao.lake.ingest.progress import TaskProgress
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol, prepare
 from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pregao.errors import UsageError
-from pregao.lake.engine_names import EngineName
+from pregao.lake.execution.runner import EngineName
 from pregao.lake.storage.lake_store import LakeStore
 
 

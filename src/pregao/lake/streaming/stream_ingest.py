@@ -20,8 +20,7 @@ from dataclasses import replace
 from pregao.errors import CaptureError
 from pregao.extras import require
 from pregao.lake.datasource.rolling_files import FileRange, RollingFiles
-from pregao.lake.execution.runner import Runner
-from pregao.lake.execution.serial import SerialRunner
+from pregao.lake.execution.runner import Runner, SerialRunner, TaskProgress
 from pregao.lake.ingest.fingerprint import fingerprint
 from pregao.lake.ingest.growing_file import GrowingFile
 from pregao.lake.ingest.history import IngestState, load_ingest_state, range_identity
@@ -29,7 +28,6 @@ from pregao.lake.ingest.merging import settle_latest
 from pregao.lake.ingest.options import IngestOptions, check_options
 from pregao.lake.ingest.pcap_index import PcapSeeker
 from pregao.lake.ingest.pipeline import ingest, ingest_surveyed
-from pregao.lake.ingest.progress import TaskProgress
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.registry import first_protocol
 from pregao.lake.ingest.report import IngestReport

@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 
 from pregao.errors import PregaoError
+from pregao.lake.analytics.local.columns import columns_of
 from pregao.lake.analytics.local.frames import DataFrame
-from pregao.lake.analytics.local.types import columns_of
 from pregao.lake.sql.duckdb_engine import is_interrupt
 from pregao.lake.sql.duckdb_session import quoted_name, quoted_text, set_up
 from pregao.lake.sql.table_files import TableFiles, open_files
