@@ -73,6 +73,7 @@ CASES = {
     "info": [[EVIL], ["CAPTURE"], ["CAPTURE", "--json"]],
     "schema": [[EVIL], [EVIL, "--json"], ["--schema", EVIL]],
     "demo": [[EVIL], [f"--{EVIL}"]],
+    "warm": [[EVIL], [f"--{EVIL}"]],
     "simulate": [["--output", EVIL, "--profile", EVIL], ["--output", f"{EVIL}/x", "--seed", EVIL]],
     "live": [["--config", EVIL], ["--config", "SETTINGS"]],
     "replay": [[EVIL, "--to", "127.0.0.1:1"], ["CAPTURE", "--to", EVIL],

@@ -33,7 +33,6 @@ from pregao.clock import format_ns
 from pregao.errors import UsageError
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.views.sql import event_order
 from pregao.notebook import Report, book_text, ladder_html
 
 if TYPE_CHECKING:
@@ -401,6 +400,8 @@ class Lake:
         prices: Prices,
     ) -> str:
         """Return the query for rows of a table or view."""
+        from pregao.lake.views.sql import event_order
+
         known = self._columns(name)
         decimals = {each for each, kind in known.items() if kind.startswith("decimal")}
         chosen = ", ".join(
@@ -427,6 +428,7 @@ class Lake:
         prices: Prices,
     ) -> Any:
         from pregao.lake.sql.spark_tables import connect
+        from pregao.lake.views.sql import event_order
 
         frame = connect(self._lake.location, session).table(name)
         frame = frame if where is None else frame.where(where)
@@ -447,6 +449,7 @@ class Lake:
         prices: Prices,
     ) -> Any:
         from pregao.lake.views.polars import scan
+        from pregao.lake.views.sql import event_order
 
         frame = scan(self._lake, name)
         if where is not None:
