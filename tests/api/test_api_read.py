@@ -13,6 +13,7 @@ import pytest
 
 import pregao
 from pregao.api.message import Protocol
+from pregao.book.state import State
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
 from pregao.errors import CaptureError, NothingFoundError, UsageError
@@ -23,6 +24,8 @@ from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
 from pregao.sbe.model import snake_case
 from tests.cli.market import START, Market, order, small_market, trade, wild_market
 from tests.entrypoint.captured_talk import conversation, segments_of, write_capture
+from tests.feed.channel_messages import order as new_order
+from tests.feed.channel_messages import packet
 from tests.legacy.writing import entry, incremental, news
 
 
@@ -294,6 +297,25 @@ def test_more_lines_of_a_legacy_channel_than_letters_are_followed(tmp_path, monk
     ]
     assert [trade for trade in trades if trade[0] == 52] == [(52, 1, 7)]
     assert not [each for each in found if isinstance(each.event, GapFound)]
+
+
+def test_more_lines_of_a_channel_than_letters_are_followed(tmp_path):
+    # 27 lines of the channel lose packet 10; the last one sends it, later than all others.
+    ports, late, lost = range(5001, 5029), 20, 10
+    sent = []
+    for number in range(1, 61):
+        payload = packet(number, new_order(number, number))
+        sent += [(number, port, payload) for port in ports[:-1] if number != lost]
+        sent.append((number + late, ports[-1], payload))
+    with PcapWriter(tmp_path / "a.pcap") as writer:
+        for at, port, payload in sorted(sent):
+            frame = udp_frame("10.0.0.1", 9, "233.1.1.1", port, payload)
+            writer.write(START + at * 100_000, frame)
+    found = list(pregao.follow(tmp_path / "a.pcap", from_the_start=True))
+    assert not [each for each in found if isinstance(each.event, GapFound)]
+    last = found[-1].book
+    assert (last.state, last.packet_key.sequence_number) == (State.VALID, 60)
+    assert last.bids == ((100_000, 6000, 60),)
 
 
 def test_a_legacy_destination_with_two_channels_is_refused(tmp_path, monkeypatch):

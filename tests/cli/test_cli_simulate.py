@@ -138,7 +138,8 @@ def test_a_day_like_another_reports_errors(tmp_path, lake):
     out = ["--output", tmp_path / "day"]
     assert "has no data of 2020-01-02" in refused("--like", lake, "--date", "2020-01-02", *out)
     assert "channel 9" in refused("--like", lake, "--channel", "9", *out)
-    assert "omit --profile" in refused("--like", lake, "--profile", "stress", *out)
+    for profile in ("stress", "equities"):
+        assert "omit --profile" in refused("--like", lake, "--profile", profile, *out)
     assert "--channel requires --like" in refused("--channel", 72, *out)
     assert "--save-profile requires --like" in refused("--save-profile", "x.toml", *out)
     assert "nowhere" in refused("--like", tmp_path / "nowhere", *out)

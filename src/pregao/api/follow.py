@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -31,12 +30,12 @@ from pregao.live.items import LiveEvent
 from pregao.live.subscriptions import DEPTH, Subscription
 from pregao.name_matching import did_you_mean, folded
 from pregao.schemas.registry import Registry
+from pregao.umdf.arbitration import feed_name
 from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import LineNumbers, LineTable
 
-_FEED_NAMES = ascii_uppercase
 _MAX_PENDING = 1 << 40
 _FOLLOWED_STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
 
@@ -263,11 +262,13 @@ def _binary_routes(
     for line, number in seen:
         stream = streams[line]
         if stream in _FOLLOWED_STREAMS:
-            feeds[line, number] = stream, _FEED_NAMES[counts[number, stream] % len(_FEED_NAMES)]
+            feeds[line, number] = stream, feed_name(counts[number, stream])
             counts[number, stream] += 1
     channels = {
         number: FastChannel(
-            ChannelSettings(number, tuple(_FEED_NAMES[:lanes]), from_the_start=from_the_start),
+            ChannelSettings(
+                number, tuple(map(feed_name, range(lanes))), from_the_start=from_the_start
+            ),
             PacketDecoder(registry),
         )
         for (number, stream), lanes in counts.items()
@@ -341,15 +342,6 @@ def _take_legacy_events(
             yield item
 
 
-def _feed_name(number: int) -> str:
-    """Return the name of a line: A to Z, then A2 to Z2, and so on.
-
-    Two lines never share a name: a feed's numbers that go back mean that they restarted.
-    """
-    turn, letter = divmod(number, len(_FEED_NAMES))
-    return _FEED_NAMES[letter] + (str(turn + 1) if turn else "")
-
-
 def _legacy_routes(names: Sequence[str], from_the_start: bool) -> dict[str, _LegacyRoute]:
     """Return the channels by destination; the captures are read once before."""
     # Imported here: the binary feed is followed without the lake and Arrow.
@@ -372,12 +364,12 @@ def _legacy_routes(names: Sequence[str], from_the_start: bool) -> dict[str, _Leg
         if stream is None or not sighting.channels:
             continue
         number = channel_of(flow)
-        found[flow] = number, stream, _feed_name(counts[number, stream])
+        found[flow] = number, stream, feed_name(counts[number, stream])
         counts[number, stream] += 1
     channels = {
         number: LegacyFeedChannel(
             ChannelSettings(
-                number, tuple(map(_feed_name, range(feeds))), from_the_start=from_the_start,
+                number, tuple(map(feed_name, range(feeds))), from_the_start=from_the_start,
                 legacy=LegacyFeed(),
             )
         )

@@ -53,12 +53,12 @@ def simulate(
         typer.Option("--output", "-o", metavar="DIR", help="Folder of the captures and truth/."),
     ],
     profile: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Profile: equities, derivatives, stress, thin-derivatives, or the path of a TOML "
-            "file."
+            "file (default: equities, or that fitted by --like)."
         ),
-    ] = "equities",
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed; equal seeds give equal bytes.")] = 1,
     instruments: Annotated[
         int | None,
@@ -172,8 +172,10 @@ def simulate(
     if like is None and (channel is not None or save_profile is not None):
         option = "--channel" if channel is not None else "--save-profile"
         raise UsageError(f"{option} requires --like LAKE.")
+    if like is not None and profile is not None:
+        raise UsageError("--like fits its own profile: omit --profile.")
     settings = SimulationSettings(
-        profile=profile,
+        profile="equities" if profile is None else profile,
         out=output,
         seed=seed,
         instruments=instruments,
@@ -242,8 +244,6 @@ def _simulate_like(
     from pregao.cli.simulate import like
     from pregao.exchange.simulation.captures import prepare_folder
 
-    if settings.profile != "equities":
-        raise UsageError("--like fits its own profile: omit --profile.")
     console = shown_on(sys.stderr)
 
     def print_round(number: int, away: float) -> None:
