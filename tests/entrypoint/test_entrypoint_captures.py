@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from pregao.capture import Flow, PcapWriter, udp_frame
 from pregao.entrypoint import blanked
+from pregao.entrypoint.captured import messages as captured
 from pregao.entrypoint.captured.frame_columns import UNSUPPORTED_BYTES, templates_of
 from pregao.entrypoint.captured.messages import FrameBlocks, business_headers, captured_messages
 from pregao.entrypoint.framing import frame_of
+from pregao.sbe.codec import SchemaCodec
 from tests.entrypoint.captured_talk import (
     CLIENT,
     GATEWAY,
@@ -176,6 +178,19 @@ def test_messages_are_read_by_their_version(tmp_path, version):
     assert [order["clOrdID"] for order in orders] == [1, 2]
     assert [each.name for each in messages][:2] == ["Negotiate", "NegotiateResponse"]
     assert all(each.message is not None for each in messages)
+
+
+def test_a_capture_needs_one_codec_of_each_version(tmp_path, monkeypatch):
+    made = []
+
+    def codec(schema):
+        made.append(schema.version)
+        return SchemaCodec(schema)
+
+    monkeypatch.setattr(captured, "SchemaCodec", codec)
+    path = write_capture(tmp_path / "a.pcap", segments_of(conversation(5, version=2)))
+    assert len(list(captured_messages(path))) > 5
+    assert made == [2]
 
 
 def test_no_access_key_is_kept(tmp_path):

@@ -142,3 +142,20 @@ def test_a_lost_connection_forgets_its_retransmission():
     again = desk.connect()
     again.send_data(again.peer.establish(now=desk.now) + again.peer.retransmit(1, 5, now=desk.now))
     assert again.names()[-1] == "Sequence"
+
+
+def test_messages_withdrawn_during_a_retransmission_are_not_counted_as_waiting():
+    desk, line = busy_desk(300)
+    line.read_messages()
+    line.send_data(line.peer.retransmit(1, 300, now=desk.now))
+    line.read_messages()
+    assert line.gateway.unfinished
+    desk.report()
+    one = line.gateway.waiting_bytes
+    desk.report()
+    assert one > 0
+    assert line.gateway.waiting_bytes == 2 * one
+    line.gateway.withdraw(302)
+    assert line.gateway.waiting_bytes == one
+    line.gateway.withdraw(301)
+    assert line.gateway.waiting_bytes == 0

@@ -194,8 +194,7 @@ class GatewayConnection:
         """Drop the unsent business messages from this number on: they no longer exist."""
         self._output = [each for each in self._output if self._number(each) < number]
         if self._retransmission is not None:
-            waiting = self._retransmission.waiting
-            waiting[:] = [each for each in waiting if self._number(each) < number]
+            self._retransmission.keep(lambda each: self._number(each) < number)
 
     def _number(self, data: bytes) -> int:
         """Return the number of a business message; 0 for other messages."""

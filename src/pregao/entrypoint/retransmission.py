@@ -9,7 +9,7 @@ a possible resend (§4.6.3.2). Its business identifier shows whether it was rece
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pregao.clock import MILLISECOND, SECOND
@@ -98,6 +98,11 @@ class Retransmission:
         """Queue a live message until the retransmission ends."""
         self.waiting.append(data)
         self.waiting_bytes += len(data)
+
+    def keep(self, remains: Callable[[bytes], bool]) -> None:
+        """Drop the queued messages that do not remain."""
+        self.waiting = [each for each in self.waiting if remains(each)]
+        self.waiting_bytes = sum(map(len, self.waiting))
 
     def next_part(self, state: SessionState) -> list[bytes]:
         """Return the next messages, with their original bytes."""

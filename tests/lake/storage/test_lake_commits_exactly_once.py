@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import ORDERS, TRADES, counts, ingest_row, python, unit_of, write_file
 
@@ -111,7 +111,10 @@ def test_a_unit_that_cannot_be_right_is_refused_before_anything_is_intended(lake
     elsewhere = LakeStore(lake.location.join("nested"))
     with pytest.raises(UsageError, match="has no table _intents, ingests, trades"):
         elsewhere.commit(CommitUnit("u", ("c",), (file,), (ingest_row("c"),)))
-    assert lake.captures() == {}
+    replaced = ReplacedRows("nope", "2026-05-21", (("channel", (7,)),))
+    with pytest.raises(UsageError, match="has no table nope; create it"):
+        lake.commit(CommitUnit("u", ("c",), (file,), (ingest_row("c"),), (replaced,)))
+    assert (lake.captures(), lake.pending()) == ({}, [])
 
 
 def test_a_unit_without_captures_and_rows_is_committed_once_too(lake):

@@ -217,8 +217,11 @@ def _decoded(
     try:
         if header.schema_id != ENTRYPOINT_SCHEMA_ID:
             raise DecodeError(f"schema id {header.schema_id} is not {ENTRYPOINT_SCHEMA_ID}")
-        schema = registry.find(header.schema_id, header.version)
-        codec = codecs.setdefault(id(schema), SchemaCodec(schema)).codec(header.template_id)
+        schema_codec = codecs.get(header.version)
+        if schema_codec is None:
+            schema = registry.find(header.schema_id, header.version)
+            schema_codec = codecs[header.version] = SchemaCodec(schema)
+        codec = schema_codec.codec(header.template_id)
         if codec is None or not header.template_id:
             return "", None, ""
         message = codec.decode_body(

@@ -6,6 +6,7 @@ are detected by content, in the lake and within one ingest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pregao.errors import NothingFoundError
@@ -104,17 +105,18 @@ def was_streamed(location: Location, known: IngestState) -> bool:
 
 def deduplicate(surveys: list[CaptureSurvey], report: IngestReport) -> None:
     """Remove surveys of captures with the same content as an earlier one, whatever their names."""
+    alike = Counter(found.fingerprint for found in surveys)
     seen: dict[tuple[str, str], str] = {}
-    for found in list(surveys):
-        alike = [s for s in surveys if s.fingerprint == found.fingerprint]
-        if len(alike) < 2:
-            continue
-        identity = (found.fingerprint, content_hash(found.location, found.size))
-        if identity in seen:
-            surveys.remove(found)
-            report.skipped[found.location.name] = f"the same as {seen[identity]}"
-        else:
+    kept: list[CaptureSurvey] = []
+    for found in surveys:
+        if alike[found.fingerprint] > 1:
+            identity = (found.fingerprint, content_hash(found.location, found.size))
+            if identity in seen:
+                report.skipped[found.location.name] = f"the same as {seen[identity]}"
+                continue
             seen[identity] = found.location.name
+        kept.append(found)
+    surveys[:] = kept
 
 
 def identify(capture: CaptureReport, manifests: list[TaskManifest], index: int) -> None:
