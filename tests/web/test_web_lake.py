@@ -148,13 +148,64 @@ def test_jumps_go_to_the_next_and_the_last(server, busiest, about):
     assert tape[0][0] == trade
 
 
-def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
-    bars = get(server, "api/bars", **own(busiest, interval="1m"))
-    rows = lake.sql(
-        f"SELECT volume FROM bars WHERE security_id = {busiest['id']} AND interval = '1m' "
-        "ORDER BY start_ns"
+BAR = ("start_ns", "open", "high", "low", "close", "volume")
+
+
+def test_bars_are_those_of_the_table_as_far_as_a_replay_has_come(server, lake, busiest, about):
+    mine = f"security_id = {busiest['id']}"
+    for interval in ("1s", "1m"):
+        rows = lake.sql(
+            f"SELECT {', '.join(BAR)} FROM bars WHERE {mine} AND interval = '{interval}' "
+            "ORDER BY start_ns"
+        ).to_pylist()
+        table = [
+            [row["start_ns"] - BASE, *(None if row[name] is None else int(row[name] * 10_000)
+                                       for name in BAR[1:5]), row["volume"]]
+            for row in rows
+        ]  # fmt: skip
+        assert get(server, "api/bars", **own(busiest, interval=interval)) == table != []
+    trades = lake.sql(
+        "SELECT sending_time_ns, time_ns, price, size, bust_time_ns FROM trades "
+        f"WHERE {mine} ORDER BY sending_time_ns"
     ).to_pylist()
-    assert [bar[5] for bar in bars] == [row["volume"] for row in rows]
+    length = 60 * 10**9
+    for number in range(0, len(trades), 37):
+        at = trades[number]["sending_time_ns"]
+        known = [one for one in trades if one["sending_time_ns"] <= at
+                 and not (one["bust_time_ns"] or at + 1) <= at]  # fmt: skip
+        bars = get(server, "api/bars", **own(busiest, interval="1m", at=at - BASE))
+        assert sum(bar[5] for bar in bars) == sum(one["size"] for one in known)
+        last = bars[-1][0]
+        own_bar = [one for one in known if (one["time_ns"] - BASE) // length * length == last]
+        assert bars[-1][2] == max(int(one["price"] * 10_000) for one in own_bar)
+        assert bars[-1][5] == sum(one["size"] for one in own_bar)
+        fresh = get(server, "api/bars", **own(busiest, interval="1m", at=at - BASE, since=last))
+        assert fresh == bars[-1:]
+
+
+def test_auctions_are_drawn_around_the_price_at_which_the_sides_balance(
+    server, lake, busiest, about
+):
+    begin, end = about["begin"], next(one[0] for one in about["phases"] if one[2] == "OPEN")
+    heatmap = get(server, "api/heatmap", **own(busiest, to=end - 1, columns=20), **{"from": begin})
+    book = lake.book(busiest["symbol"], BASE + end - 1)
+    assert book.bids[0].price is None or book.bids[0].price > book.asks[-1].price
+    bids, asks, balance = heatmap["columns"][-1] or next(
+        one for one in reversed(heatmap["columns"]) if one
+    )
+    shown = get(server, "api/book", **own(busiest, at=end - 1))
+    assert shown["auction"] == [bids, asks, balance]
+    (auction,) = [one for one in get(server, "api/auctions", **own(busiest)) if one["end"] == end]
+    prices = [price for _, price, _ in auction["path"] if price is not None]
+    assert abs(balance - prices[-1]) <= 200
+    for side, levels in ((bids, book.bids), (asks, book.asks)):
+        sizes = {int(one.price * 10_000): one.size for one in levels if one.price is not None}
+        assert dict(zip(side[::2], side[1::2], strict=True)).items() <= sizes.items()
+        nearest = sorted(sizes, key=lambda price: abs(price - balance))[:40]
+        assert sorted(side[::2]) == sorted(nearest)
+
+
+def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
     assert get(server, "api/bars", **own(busiest, interval="'; DROP TABLE bars")) == []
     auctions = get(server, "api/auctions", **own(busiest))
     assert auctions

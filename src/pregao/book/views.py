@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -36,6 +36,52 @@ def levels_of(orders: Iterable[BookOrder]) -> Iterator[BookLevel]:
     for price, same in groupby(orders, key=lambda order: order.price):
         sizes = [order.size for order in same]
         yield BookLevel(price, sum(sizes), len(sizes))
+
+
+class AuctionLevels(NamedTuple):
+    """Levels of a crossed book near the price at which its sides balance, the nearest first."""
+
+    bids: list[BookLevel]
+    asks: list[BookLevel]
+    balance: int
+    """Price at which the bids at or above it and the asks at or below it differ least.
+
+    A place to look at, not the theoretical price, which the exchange computes and publishes.
+    """
+
+
+def auction_levels(
+    bids: Sequence[BookLevel], asks: Sequence[BookLevel], count: int | None = None
+) -> AuctionLevels | None:
+    """Return the levels of a book near its balance, as in auctions; None if it is not crossed.
+
+    The best levels of such a book are those farthest from the price at which it will trade.
+
+    Args:
+        bids: All bid levels, best first.
+        asks: All ask levels, best first.
+        count: Maximum number of levels per side; None for all.
+    """
+    by_price = [
+        {level.price: level for level in side if level.price is not None} for side in (bids, asks)
+    ]
+    if not all(by_price) or max(by_price[0]) < min(by_price[1]):
+        return None
+    # Orders without a price trade at every price.
+    demand = sum(level.size for level in bids)
+    supply = sum(level.size for level in asks if level.price is None)
+    balance, least = 0, None
+    for price in sorted({*by_price[0], *by_price[1]}):
+        ask, bid = by_price[1].get(price), by_price[0].get(price)
+        supply += 0 if ask is None else ask.size
+        if least is None or abs(demand - supply) < least:
+            balance, least = price, abs(demand - supply)
+        demand -= 0 if bid is None else bid.size
+    near = (
+        sorted(side.values(), key=lambda level: abs((level.price or 0) - balance))[:count]
+        for side in by_price
+    )
+    return AuctionLevels(*near, balance)
 
 
 class QueuePosition(NamedTuple):

@@ -7,6 +7,7 @@ integers that a browser represents exactly. Identifiers, which may be larger, ar
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -16,7 +17,7 @@ from pregao.arrays import Int64Array
 from pregao.book.replay import FullBook
 from pregao.book.update_rows import NULL
 from pregao.book.updates import Side
-from pregao.book.views import BookLevel
+from pregao.book.views import BookLevel, auction_levels
 from pregao.clock import SECOND
 from pregao.lake.books.replay_span import HistoricalBook
 
@@ -28,6 +29,10 @@ QUEUES = 12
 """Best levels per side that include single orders."""
 MAX_QUEUE_ORDERS = 24
 """Maximum number of orders per level; the level has the total count."""
+
+
+AUCTION_LEVELS = 40
+"""Levels per side of a crossed book, around its balance."""
 
 
 def dumped(data: Any) -> str:
@@ -68,7 +73,95 @@ def moment_data(moment: HistoricalBook, *, whole: bool = True) -> dict[str, Any]
         "ends": since(moment.data_ends_ns),
         "current": moment.current,
         "sides": [side_data(book, side, base, whole=whole) for side in (0, 1)],
+        "auction": auction_of(book),
     }
+
+
+def auction_of(book: FullBook) -> list[Any] | None:
+    """Return `auction_data` of a full book."""
+    if not is_crossed(book):
+        return None
+    return auction_data(*(_all_levels(book, side) for side in (0, 1)))
+
+
+def auction_data(bids: Sequence[BookLevel], asks: Sequence[BookLevel]) -> list[Any] | None:
+    """Return bids and asks near the balance of a crossed book, as price, size, …, and the balance.
+
+    None if the book is not crossed: then its best levels are those near its trades.
+    """
+    found = auction_levels(bids, asks, AUCTION_LEVELS)
+    if found is None:
+        return None
+    sides = [[value for level in side for value in level[:2]] for side in found[:2]]
+    return [*sides, found.balance]
+
+
+def is_crossed(book: FullBook) -> bool:
+    """Whether the best bid of a full book is at or above its best ask."""
+    best = []
+    for side in (0, 1):
+        prices = book.price[slice(*_ends(book, side))]
+        best.append(prices[prices != NULL][:1])
+    return all(len(one) for one in best) and bool(best[0][0] >= best[1][0])
+
+
+def _all_levels(book: FullBook, side: int) -> list[BookLevel]:
+    """Return the levels of a side from the columns of its orders."""
+    if book.of_levels:
+        return book.levels(Side(side))
+    own = slice(*_ends(book, side))
+    price, size = book.price[own], book.size[own]
+    starts = level_starts(price)
+    sums = np.add.reduceat(size, starts) if len(starts) else size
+    counts = np.diff(np.append(starts, len(price)))
+    return [
+        BookLevel(number(each), total, count)
+        for each, total, count in zip(
+            price[starts].tolist(), sums.tolist(), counts.tolist(), strict=True
+        )
+    ]
+
+
+def trade_bars(
+    time: Int64Array,
+    price: Int64Array,
+    size: Int64Array,
+    sets_last: Int64Array,
+    length_ns: int,
+    midnight: int,
+    base: int = 0,
+) -> list[list[Any]]:
+    """Return the bars of trades as start, open, high, low, close and volume, as in ``bars``.
+
+    Volume, high and low are of all trades; open and close of those that set the last price, None
+    without any.
+
+    Args:
+        time: Times of the trades, which are in the order of their publication.
+        price: Prices.
+        size: Quantities.
+        sets_last: Whether each trade set the last price.
+        length_ns: Length of the bars.
+        midnight: Time from which bars are counted.
+        base: Time to subtract from the starts.
+    """
+    if not len(time):
+        return []
+    starts = time - (time - midnight) % length_ns
+    order = np.argsort(starts, kind="stable")
+    starts, price, size = starts[order], price[order], size[order]
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(starts)) + 1])
+    place = np.arange(len(price))
+    lasting = sets_last[order] != 0
+    first = np.minimum.reduceat(np.where(lasting, place, len(price)), begins)
+    last = np.maximum.reduceat(np.where(lasting, place, -1), begins)
+    columns = (
+        starts[begins] - base, np.where(last < 0, NULL, price[first % len(price)]),
+        np.maximum.reduceat(price, begins), np.minimum.reduceat(price, begins),
+        np.where(last < 0, NULL, price[last]), np.add.reduceat(size, begins),
+    )  # fmt: skip
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [[number(value) for value in row] for row in rows]
 
 
 def side_data(book: FullBook, side: int, base: int, *, whole: bool = True) -> dict[str, Any]:

@@ -72,6 +72,10 @@ class Parameters:
         """Return the parameters in the query string of a request."""
         return Parameters(dict(request.query_params))
 
+    def has(self, name: str) -> bool:
+        """Whether the request has a parameter."""
+        return name in self._given
+
     def text(self, name: str, default: str | None = None) -> str:
         """Return a string parameter."""
         value = self._given.get(name, default)

@@ -16,13 +16,15 @@ import pyarrow.compute as pc
 
 from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
-from pregao.lake.analytics.bars import is_interval, known_intervals
+from pregao.lake.analytics.bars import interval_ns, is_interval, known_intervals
+from pregao.lake.analytics.bars import midnight_ns as bars_midnight_ns
 from pregao.lake.books.book_at import open_books
 from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers
+from pregao.lake.books.replay_span import LATEST
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS, bound_rows
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.web.json_encoding import midnight_ns, moment_data, number
+from pregao.web.json_encoding import auction_of, midnight_ns, moment_data, number, trade_bars
 
 DEPTH = 10
 """Levels per side of a tick."""
@@ -83,6 +85,10 @@ def _levels(side: dict[str, Any]) -> list[int]:
     ]
 
 
+_ROW = ("sent", "price", "size", "side", "busted_at", "trade_id", "buyer", "seller")
+"""Columns of a trade's row."""
+
+
 @dataclass(frozen=True, slots=True)
 class TradeColumns:
     """Trades of a day as columns, by sending time."""
@@ -96,6 +102,10 @@ class TradeColumns:
     trade_id: Int64Array
     buyer: Int64Array
     seller: Int64Array
+    time: Int64Array
+    """Time of the trade, which determines its bar."""
+    sets_last: Int64Array
+    """1 if the trade set the last price, else 0."""
 
     def rows(self, begin: int, end: int, base: int) -> list[list[Any]]:
         """Return a range as rows of sent, price, size, side, busted at, ID, buyer, seller."""
@@ -106,7 +116,7 @@ class TradeColumns:
                 number(trade), number(buyer), number(seller),
             ]
             for sent, price, size, side, busted, trade, buyer, seller in zip(
-                *(getattr(self, name)[own].tolist() for name in self.__slots__), strict=True
+                *(getattr(self, name)[own].tolist() for name in _ROW), strict=True
             )
         ]  # fmt: skip
 
@@ -266,7 +276,7 @@ class LakeInstrument:
         rows = self._rows(
             "trades",
             "SELECT sending_time_ns, price, size, aggressor_side, bust_time_ns, busted, trade_id, "
-            "buyer, seller, sequence_version, sequence_number, index_in_packet FROM trades "
+            "buyer, seller, time_ns, sets_last_price FROM trades "
             "WHERE date = $date AND channel = $channel AND security_id = $security_id "
             "ORDER BY sending_time_ns, sequence_version, sequence_number, index_in_packet",
         )
@@ -290,6 +300,8 @@ class LakeInstrument:
             integers(rows["trade_id"]),
             integers(rows["buyer"]),
             integers(rows["seller"]),
+            integers(rows["time_ns"]),
+            integers(pc.fill_null(rows["sets_last_price"], False).cast(pa.int8())),
         )
 
     def tape(self, at: int, limit: int) -> list[list[Any]]:
@@ -329,7 +341,10 @@ class LakeInstrument:
     # Charts
 
     def heatmap(self, begin: int, end: int, columns: int) -> dict[str, Any]:
-        """Return the best levels over time, in `columns` bins."""
+        """Return levels over time, in `columns` bins: the best, or those around the balance.
+
+        A crossed book, as in auctions, is shown around the price at which its sides balance.
+        """
         times = np.linspace(begin, end, columns + 1)[1:].astype(np.int64) + self.base
         # Of perhaps a million ticks, a few hundred are shown: read the levels of those only.
         sent = self._tick_times
@@ -345,11 +360,26 @@ class LakeInstrument:
             last=int(chosen[-1]) if len(chosen) else -1,
         )
         first = self.book(begin)
+        shown = heatmap_columns(rows, times, first["sides"])
+        self._show_auctions(shown, times)
         return {
             "times": (times - self.base).tolist(),
-            "columns": heatmap_columns(rows, times, first["sides"]),
+            "columns": shown,
             "trades": self.trades_between(begin, end, 2_000),
         }
+
+    def _show_auctions(self, columns: list[Any], times: Int64Array) -> None:
+        """Replace the best levels of crossed books with those around their balance."""
+        crossed = [
+            index
+            for index, column in enumerate(columns)
+            if column is not None and all(column) and column[0][0] >= column[1][0]
+        ]
+        at = {int(times[index]): index for index in crossed}
+        for moment in self.books.series(sorted(at), max_replays=_MAX_REPLAYS):
+            near = None if moment.at_ns is None else auction_of(moment.book)
+            if near is not None:
+                columns[at[moment.at_ns]] = near
 
     @cached_property
     def _tick_times(self) -> Int64Array:
@@ -361,25 +391,35 @@ class LakeInstrument:
         )
         return np.empty(0, np.int64) if rows is None else np.sort(integers(rows["sending_time_ns"]))
 
-    def bars(self, interval: str) -> list[list[Any]]:
-        """Return bars as start, open, high, low, close, volume, buy volume, sell volume."""
+    def bars(self, interval: str, at: int | None = None, since: int | None = None) -> list[Any]:
+        """Return bars as start, open, high, low, close and volume.
+
+        They have the trades of the table ``bars``, but only what was known at a time: trades sent
+        up to it and not busted until then, so that a replay does not show its future.
+
+        Args:
+            interval: An interval that the table has; there are no bars of others.
+            at: Time up to which trades count; None for the end of the day.
+            since: Leave out the bars that end before this time.
+        """
         if interval not in self.about["intervals"]:
             return []
-        rows = self._rows(
-            "bars",
-            'SELECT start_ns, "open", high, low, "close", volume, buy_volume, sell_volume '
-            "FROM bars WHERE date = $date AND channel = $channel AND security_id = $security_id "
-            'AND "interval" = $interval ORDER BY start_ns',
-            interval=interval,
-        )
-        if rows is None:
-            return []
-        columns = [integers(rows[name]) for name in rows.column_names]
-        columns[0] = columns[0] - self.base
-        return [
-            [number(value) for value in row]
-            for row in zip(*(column.tolist() for column in columns), strict=True)
-        ]
+        trades = self.trades
+        end = len(trades.sent)
+        if at is not None:
+            end = int(np.searchsorted(trades.sent, self.base + at, side="right"))
+        length = interval_ns(interval)
+        midnight = bars_midnight_ns(self._own["date"])
+        busted = trades.busted_at[:end]
+        counts = (busted == NULL) | (busted > (LATEST if at is None else self.base + at))
+        if since is not None:
+            first = self.base + since
+            counts &= trades.time[:end] >= first - (first - midnight) % length
+        own = np.flatnonzero(counts)
+        return trade_bars(
+            trades.time[own], trades.price[own], trades.size[own], trades.sets_last[own],
+            length, midnight, self.base,
+        )  # fmt: skip
 
     @cached_property
     def auctions(self) -> list[dict[str, Any]]:

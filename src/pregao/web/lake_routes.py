@@ -53,6 +53,10 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         columns = given.whole("columns", 240, minimum=1, maximum=_MAX_COLUMNS)
         return own(given).heatmap(*span(given), columns)
 
+    def bars(given: Parameters) -> list[Any]:
+        limits = (at(given, name) if given.has(name) else None for name in ("at", "since"))
+        return own(given).bars(given.text("interval", "1m"), *limits)
+
     async def replay(socket: WebSocket) -> None:
         """Send books and trades of consecutive time ranges, each on request.
 
@@ -113,7 +117,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         ),
         answer("/api/jump", jump),
         answer("/api/heatmap", heatmap),
-        answer("/api/bars", lambda given: own(given).bars(given.text("interval", "1m"))),
+        answer("/api/bars", bars),
         answer("/api/auctions", lambda given: own(given).auctions),
         answer("/api/health", lambda given: market.health(parse_day(given.text("day")))),
         answer("/api/news", lambda given: market.news(parse_day(given.text("day")))),

@@ -12,6 +12,8 @@ from datetime import UTC, date, datetime, tzinfo
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from pregao._version import __version__
 from pregao.book.order_book import OrderBook
 from pregao.book.price_depth_book import PriceDepthBook
@@ -25,7 +27,14 @@ from pregao.live.handler import FeedHandler
 from pregao.live.health import FeedReport, report
 from pregao.name_matching import folded, nearness
 from pregao.umdf.templates import flag
-from pregao.web.json_encoding import LEVELS, MAX_QUEUE_ORDERS, QUEUES, midnight_ns
+from pregao.web.json_encoding import (
+    LEVELS,
+    MAX_QUEUE_ORDERS,
+    QUEUES,
+    auction_data,
+    midnight_ns,
+    trade_bars,
+)
 from pregao.web.lake_market import offset_s
 
 TAPE = 200
@@ -97,18 +106,12 @@ class InstrumentHistory:
                 continue
             earlier = counted.get(trade[_NUMBER])
             counted[trade[_NUMBER]] = (earlier[0] if earlier else trade[_AT], trade, makes_last)
-        bars_by_start: dict[int, list[Any]] = {}
-        for time, trade, makes_last in counted.values():
-            start = time // length_ns * length_ns
-            bar = bars_by_start.setdefault(start, [start, None, None, None, None, 0])
-            bar[5] += trade[_SIZE]
-            if makes_last:
-                price = trade[_PRICE]
-                bar[1] = price if bar[1] is None else bar[1]
-                bar[2] = price if bar[2] is None else max(bar[2], price)
-                bar[3] = price if bar[3] is None else min(bar[3], price)
-                bar[4] = price
-        return [bars_by_start[start] for start in sorted(bars_by_start)]
+        rows = [
+            (time, trade[_PRICE], trade[_SIZE], makes_last)
+            for time, trade, makes_last in counted.values()
+        ]
+        columns = np.array(rows, np.int64).reshape(-1, 4).T
+        return trade_bars(*columns, length_ns, 0)
 
 
 class LiveMarket:
@@ -277,6 +280,7 @@ class LiveMarket:
                 "ends": None,
                 "current": True,
                 "sides": [live_side(book.content, side, self.base) for side in Side],
+                "auction": live_auction(book.content),
                 "trades": list(seen.trades),
             }
 
@@ -385,6 +389,13 @@ def live_side(content: OrderBook | PriceDepthBook, side: Side, base: int) -> dic
         "levels": [list(level) for level in levels],
         "queues": queues,
     }
+
+
+def live_auction(content: OrderBook | PriceDepthBook) -> list[Any] | None:
+    """Return `auction_data` of a live book."""
+    if not (content.crossed or content.locked):
+        return None
+    return auction_data(*(content.levels(side) for side in Side))
 
 
 def _imbalance(values: Any) -> int:
