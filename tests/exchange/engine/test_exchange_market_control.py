@@ -190,6 +190,23 @@ def test_003_7_1_18_a_bust_lowers_the_filled_but_does_not_raise_the_remaining_qu
     assert floor.book(BUY) == [(px(10), 30)]
 
 
+def test_003_7_1_18_a_bust_after_an_amendment_takes_off_the_amended_quantity():
+    """An amended trade counts in the executed quantity of its orders with its new quantity."""
+    floor = Floor()
+    floor.order(BUY, 100, 10)
+    floor.order(SELL, 40, 10, session=2)
+    floor.order(SELL, 10, 10, session=2)
+    number = floor.items(Trade)[0].trade_id
+    for quantity, executed in ((60, 40 + 60), (5, 40 + 5)):
+        floor.do(AmendTrade(SHARE, number, quantity=quantity))
+        (order,) = floor.engine.market.orders.values()
+        assert (order.cum, order.leaves) == (executed, 50)
+    floor.do(BustTrade(SHARE, number))
+    buyer, seller = floor.reports(FillBusted)
+    assert (buyer.last_qty, buyer.cum_qty, buyer.leaves_qty) == (5, 40, 50)
+    assert (seller.last_qty, seller.cum_qty, seller.leaves_qty) == (5, 0, 0)
+
+
 def test_a_trade_is_busted_once_and_only_while_it_is_on_record():
     floor = Floor(trade_memory=2)
     numbers = [trade(floor, 10) for _ in range(3)]

@@ -236,6 +236,50 @@ def test_003_15_1_a_strategy_is_created_and_traded(exchange, version):
     assert trader.one("ExecutionReport_Cancel")["cumQty"] == 100
 
 
+def spread_order_filled_in_part(exchange, ratio=1):
+    """A trader whose order of 300 spreads traded 100, its report, and those of the legs."""
+    trader, other = exchange.trader(6), exchange.trader(session_id=OTHER)
+    number = define(trader, ("PETR4", 1, "BUY"), ("VALE3", ratio, "SELL"))["securityID"]
+    changes = {"securityID": number, "account": 77, "memo": "pair", "deskID": "D1"}
+    trader.single(1, "BUY", 300, -20, **changes)
+    trader.one("ExecutionReport_New")
+    other.new(1, "SELL", 100, -20, securityID=number)
+    fills = [values for _, values in trader.read_messages(3)]
+    return trader, number, fills
+
+
+def test_003_15_1_trades_of_the_legs_leave_the_spreads_order_as_it_is(exchange):
+    """The reports about the rest of a spread's order have its account, desk and memo."""
+    trader, number, _ = spread_order_filled_in_part(exchange)
+    trader.replace(2, 1, "BUY", 200, -20, securityID=number)
+    changed = trader.one("ExecutionReport_Modify")
+    trader.cancel(3, 2, securityID=number)
+    gone = trader.one("ExecutionReport_Cancel")
+    for values in (changed, gone):
+        assert (values["account"], values["deskID"], values["cumQty"]) == (77, "D1", 100)
+    assert changed["memo"] == "pair"
+    # Its trades can still be busted, and are reported with the same.
+    exchange.control(command="bust", symbol=str(number), trade=10)
+    bust = trader.one("ExecutionReport_Trade")
+    assert (bust["execType"], bust["account"], bust["deskID"]) == ("TRADE_CANCEL", 77, "D1")
+
+
+def test_003_7_1_18_a_busted_leg_trade_does_not_change_the_spreads_order(exchange):
+    trader, number, (spread, *legs) = spread_order_filled_in_part(exchange, ratio=3)
+    assert [leg["lastQty"] for leg in legs] == [100, 300]
+    for symbol, leg in zip(("PETR4", "VALE3"), legs, strict=True):
+        exchange.control(command="bust", symbol=symbol, trade=leg["tradeID"])
+        bust = trader.one("ExecutionReport_Trade")
+        assert (bust["execType"], bust["execRefID"]) == ("TRADE_CANCEL", leg["execID"])
+        assert bust["multiLegReportingType"] == "INDIVIDUALLEG_OF_MULTILEG_SECURITY"
+        assert (bust["orderID"], bust["lastQty"]) == (spread["orderID"], leg["lastQty"])
+        assert (bust["cumQty"], bust["leavesQty"]) == (0, 0)
+    exchange.control(command="bust", symbol=str(number), trade=spread["tradeID"])
+    bust = trader.one("ExecutionReport_Trade")
+    assert bust["multiLegReportingType"] == "MULTILEG_SECURITY"
+    assert (bust["ordStatus"], bust["cumQty"], bust["leavesQty"]) == ("NEW", 0, 200)
+
+
 def test_003_15_1_1_a_strategy_that_cannot_be_is_rejected(trader):
     for legs in ((), (("PETR4", 1, "BUY"), ("PETR4", 1, "SELL")), (("NOPE", 1, "BUY"),)):
         made = define(trader, *legs)

@@ -54,6 +54,8 @@ class TradeParty(NamedTuple):
     quantity: int
     exec_id: int
     aggressor: bool
+    leg_of: int = 0
+    """Spread whose order this is, if the trade is one of its legs; else 0."""
 
 
 class TradeRecord(NamedTuple):

@@ -151,6 +151,7 @@ def _party(order: EngineOrder, exec_id: int, aggressor: bool) -> TradeParty:
         order.quantity,
         exec_id,
         aggressor,
+        order.leg_of,
     )
 
 

@@ -189,6 +189,8 @@ class FillBusted:
     transact_time_ns: int
     aggressor: bool = False
     """Whether the order was the aggressor of the trade."""
+    leg_of: int = 0
+    """Spread whose order it is, if the trade is one of its legs; else 0."""
 
 
 @record

@@ -85,14 +85,18 @@ def _report_bust(
     trade: TradeItem,
     now_ns: int,
 ) -> None:
-    """Report a busted trade to one side: ``leaves`` does not grow, ``cum`` shrinks."""
+    """Report a busted trade to one side: ``leaves`` does not grow, ``cum`` shrinks.
+
+    The order of a spread in a leg existed only for the trade: nothing of it is left.
+    """
     order = market.orders.get(party.order_id)
     leaves = cum = 0
     cl_ord_id, secondary = party.cl_ord_id, party.secondary_order_id
     if order is not None:
-        order.cum -= trade.size
-        leaves, cum = order.leaves, order.cum
         cl_ord_id, secondary = order.cl_ord_id, order.secondary_order_id
+        if not party.leg_of:
+            order.cum -= trade.size
+            leaves, cum = order.leaves, order.cum
     market.exec_id += 1
     market.reports.append(
         FillBusted(
@@ -114,6 +118,7 @@ def _report_bust(
             contra,
             now_ns,
             party.aggressor,
+            party.leg_of,
         )
     )
 
@@ -253,6 +258,10 @@ def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
     market.positions.resized(listing.security_id, old.trade_id, size)
     replace_trade(listing.statistics, old, new)
     listing.trades[old.trade_id] = TradeRecord(new, record.buyer, record.seller)
+    for party in (record.buyer, record.seller):
+        order = None if party is None or party.leg_of else market.orders.get(party.order_id)
+        if order is not None:
+            order.cum += size - old.size
     statistics = listing.statistics
     if statistics.opening_id == old.trade_id:
         statistics.opening = price

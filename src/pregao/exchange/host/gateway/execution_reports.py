@@ -187,7 +187,8 @@ def bust_values(r: FillBusted, q: OrderRequest, p: InstrumentContext) -> tuple[A
         _SIDE + r.side, ord(status if r.leaves_qty else OrdStatus.CANCELED), r.cl_ord_id,
         r.secondary_order_id, r.security_id, q.account,
         r.last_qty, r.last_px, r.exec_id, r.transact_time_ns, r.leaves_qty, r.cum_qty,
-        r.aggressor, _TRADE_CANCEL, p.multi_leg, r.trade_id, r.contra_firm, r.order_id, p.trade_day,
+        r.aggressor, _TRADE_CANCEL, LEG if r.leg_of else p.multi_leg, r.trade_id, r.contra_firm,
+        r.order_id, p.trade_day,
         r.exec_ref_id, None, q.crossed, r.quantity, q.desk, q.memo, p.session, p.phase, p.status,
         q.cross_type, q.cross_priority, q.strategy, q.sub_account,
     )  # fmt: skip
@@ -287,7 +288,7 @@ def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> WriteRepo
 _NO_REQUEST: Final = OrderRequest(0, 0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, 0, 0)
 """Request of an order for which only the engine's data is known."""
 _MAX_ENDED: Final = 100_000
-"""Maximum number of filled orders remembered, since their trades may be busted."""
+"""Maximum number of ended orders remembered, since their trades may be busted."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -463,6 +464,8 @@ class ExecutionReporter:
         self, report: OrderCancelled, request_context: RequestContext, now_ns: int
     ) -> None:
         request = self.orders.pop(report.order_id, _NO_REQUEST)
+        if report.cum_qty:
+            self._keep_ended(report.order_id, request)
         # Only an answer to a request has the previous clOrdID of the order.
         cancel_request = request_context.request if report.orig_cl_ord_id else None
         context = self._instrument_context(report.security_id)
@@ -473,14 +476,18 @@ class ExecutionReporter:
     def _filled(self, report: OrderFilled, _context: RequestContext, now_ns: int) -> None:
         number = report.order_id
         request = self.orders.get(number) or self._ended.get(number, _NO_REQUEST)
-        if not report.leaves_qty:
+        if not report.leaves_qty and not report.leg_of:
             self.orders.pop(number, None)
-            self._ended[number] = request  # another leg may trade, or a trade may be busted
-            if len(self._ended) > _MAX_ENDED:
-                del self._ended[next(iter(self._ended))]
+            self._keep_ended(number, request)
         context = self._look(report.security_id)
         values = trade_values(report, request, context)
         self._post(TRADE, report.session, context, values, now_ns)
+
+    def _keep_ended(self, order_id: int, request: OrderRequest) -> None:
+        """Keep the request of an order that traded: its legs follow, or a bust."""
+        self._ended[order_id] = request
+        if len(self._ended) > _MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
 
     def _busted(self, report: FillBusted, _context: RequestContext, now_ns: int) -> None:
         request = self.orders.get(report.order_id) or self._ended.get(report.order_id, _NO_REQUEST)
