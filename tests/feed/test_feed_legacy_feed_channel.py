@@ -219,6 +219,26 @@ def test_an_unknown_platform_is_refused():
         LegacyFeedChannel(ChannelSettings(72, legacy=LegacyFeed("BELL")))
 
 
+def test_002_5_2_no_book_stays_valid_when_feeds_number_other_messages():
+    """Feed A lost message 3, a deletion; what filled its number from B was another message."""
+    followed = channel()
+    deletion = entry("0", 2, SECURITY, 3, position=1)
+    sent = [("A", bid(1)), ("A", bid(2)), ("B", news(3)), ("A", news(4, "of A"))]
+    for at, (feed, datagram) in enumerate(sent):
+        followed.receive(Stream.INCREMENTAL, feed, datagram, START + at)
+    assert followed.book(SECURITY).state is State.VALID  # nothing contradicts it yet
+    followed.receive(Stream.INCREMENTAL, "B", incremental(4, deletion), START + len(sent))
+    assert followed.book(SECURITY).state is State.UNCONFIRMED
+    (failover,) = [event for event in followed.take_events() if isinstance(event, FailedOver)]
+    assert failover.site == ("A",)
+    followed.receive(Stream.INCREMENTAL, "A", news(5), START + 10)
+    shown = snapshot(1, 5, 3, ("0", 100, "10"), security=SECURITY)
+    for each in [reset(), *shown]:  # the next loop
+        followed.receive(Stream.SNAPSHOT, "A", each, START + 11)
+    book = followed.book(SECURITY)
+    assert (book.state, [level.size for level in book.bids]) == (State.VALID, [100])
+
+
 def test_002_5_3_7_a_book_is_not_valid_when_only_the_other_site_sends():
     followed = channel()
     for number in (1, 2):

@@ -136,6 +136,47 @@ def test_002_5_2_megabolsas_feeds_are_never_mixed():
     assert [line.numbers_agree(feed) for feed in "AB"] == [False, True]
 
 
+def sites(offset, count, *, lost=()):
+    """What sites A and B send when B numbers the same messages differently: feed, number, story."""
+    sent = [("A", story, story) for story in range(1, count) if story not in lost]
+    sent += [("B", story + offset, story) for story in range(1, count) if story + offset > 0]
+    return sorted(sent, key=lambda each: each[2])
+
+
+@pytest.mark.parametrize("offset", [-3, 1, 3])
+def test_002_5_2_feeds_that_give_one_number_to_two_messages_are_not_mixed(offset):
+    line = IncrementalLine(platform=PUMA, max_wait_ns=4 * MILLISECOND)
+    events = []
+    for at, (feed, number, story) in enumerate(sites(offset, 60, lost=(20, 21, 40))):
+        events += line.receive(feed, news(number, f"story {story}"), at * MILLISECOND // 4)
+    switched = [event for event in events if isinstance(event, LineSwitched)]
+    assert len(switched) == 1
+    after = [
+        int(event.message.values["Headline"].split()[1]) - event.packet_key.sequence_number
+        for event in events[events.index(switched[0]) :]
+        if isinstance(event, LineMessage)
+    ]
+    (numbering,) = set(after)
+    followed = "A" if numbering == 0 else "B"
+    assert (followed, -numbering) in (("A", 0), ("B", offset))
+    assert switched[0].feed == followed
+    assert [line.numbers_agree(feed) for feed in "AB"] == [followed == "A", followed == "B"]
+    assert len(after) > 45
+
+
+def test_002_5_2_a_feed_that_sent_one_wrong_message_joins_again():
+    line = IncrementalLine(platform=PUMA)
+    events = line.receive("A", news(1, "right"), 0)
+    events += line.receive("B", news(1, "wrong"), 1)
+    assert events[1:] == [LineSwitched("A")]
+    for number in (2, 3):
+        events += line.receive("A", news(number), 2 * number)
+        events += line.receive("B", news(number), 2 * number + 1)
+    events += line.receive("B", news(4), 8)
+    assert numbers(events) == [1, 2, 3, 4]
+    assert line.numbers_agree("B")
+
+
 def test_packets_that_neither_feed_delivers_are_reported_after_a_while():
     line = IncrementalLine(max_wait_ns=10 * MILLISECOND)
     events = line.receive("A", news(1), 0) + line.receive("A", news(4), MILLISECOND)

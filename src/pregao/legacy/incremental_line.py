@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from pregao.clock import SECOND
 from pregao.errors import DecodeError
@@ -33,7 +34,7 @@ MAX_STEPS_BACK = 64
 """Maximum consecutive messages with past numbers; after more, the numbers have restarted."""
 MIN_STEPS_BACK = 4
 """Likewise while the line is silent: a few past numbers may only be late."""
-MAX_COMPARED = 4096
+MAX_COMPARED = 1024
 """Maximum number of messages kept of a feed, to compare its numbers with those of the line."""
 MAX_CLOCK_DIFFERENCE_NS = SECOND
 """Maximum difference of the sending times of one message on both feeds."""
@@ -87,7 +88,9 @@ class LineRestarted:
 
 @dataclass(frozen=True, slots=True)
 class LineSwitched:
-    """The line now follows the numbers of another feed, because its own fell silent."""
+    """The line now follows the numbers of one feed: the others fell silent, or number other
+    messages.
+    """
 
     feed: str
 
@@ -127,6 +130,15 @@ class _Feed:
         self.unproven.clear()
 
 
+class _Original(NamedTuple):
+    """The first copy of a message."""
+
+    feed: str
+    time_ns: int
+    payload: bytes
+    message: LegacyMessage
+
+
 class IncrementalLine:
     """The incremental stream: merges feeds A and B if the platform sends the same on both.
 
@@ -134,7 +146,8 @@ class IncrementalLine:
     replaces it when it falls silent. PUMA's feeds do so after the failure of one site, which
     resets its own numbers only (002 §5.3.7): then the feed that was reset leads, and the other
     replaces it when it falls silent, or joins it once both have sent the same message with the same
-    number. Silence means that no message continued the sequence, whatever else was received.
+    number. Silence means that no message continued the sequence, whatever else was received. Where
+    two feeds give one number to different messages, only one of them is followed.
     """
 
     def __init__(
@@ -168,7 +181,9 @@ class IncrementalLine:
         self._disputed = False
         """Whether a feed may join the sequence once its numbers have been compared."""
         self._recent: dict[int, LegacyMessage] = {}
-        """Messages of the version by number, while the numbers of a feed are unproven."""
+        """Messages of the version by number, to compare those of other feeds with."""
+        self._originals: dict[int, _Original] = {}
+        """First copies of messages: equal ones are decoded once."""
         self._arbiter = self._new_arbiter()
 
     @property
@@ -261,8 +276,10 @@ class IncrementalLine:
 
     def _whole(self, feed: str, whole: AssembledMessage, time_ns: int) -> list[LineEvent]:
         source = self._feeds[feed]
+        original = self._originals.get(whole.number)
+        copy = original is not None and original.payload == whole.payload
         try:
-            message = self._reader.read(whole)
+            message = original.message if original and copy else self._reader.read(whole)
         except DecodeError:
             # The message is missing, unless the other feed delivers it.
             self.counters.rejected += 1
@@ -295,10 +312,19 @@ class IncrementalLine:
             if agrees and self._contradicts(source, message):
                 self._restart_apart(source)
                 agrees = False
+            if agrees and original and self._is_another(original, feed, message, time_ns):
+                events += self._switch(original.feed)
+                self._restart_apart(source)
+                agrees = False
             source.back, source.highest = 0, number
         if not agrees and source.version == self._version:
             return events + self._compare(feed, message, time_ns)
-        return events + self._accept(feed, PacketKey(source.version, number), message, time_ns)
+        events += self._accept(feed, PacketKey(source.version, number), message, time_ns)
+        if self._recent.get(number) is message and not copy:
+            self._originals[number] = _Original(feed, time_ns, whole.payload, message)
+            if len(self._originals) > MAX_COMPARED:
+                del self._originals[next(iter(self._originals))]
+        return events
 
     def _accept(
         self, feed: str, key: PacketKey, message: LegacyMessage, time_ns: int
@@ -309,7 +335,7 @@ class IncrementalLine:
             # A silent stream may repeat the number of its last message in heartbeats.
             if expected is None or key.sequence_number >= expected.sequence_number - 1:
                 self._progress_ns = time_ns
-            if self._disputed:
+            if self._followed is None and len(self._feeds) > 1:
                 self._remember(self._recent, message)
         if key == self._heartbeat and message.type is not MsgType.HEARTBEAT:
             # The heartbeat delivered before has the number of this message.
@@ -351,6 +377,20 @@ class IncrementalLine:
         for number, each in waiting:
             events += self._accept(feed, PacketKey(self._version, number), each, time_ns)
         return events
+
+    def _is_another(
+        self, original: _Original, feed: str, message: LegacyMessage, time_ns: int
+    ) -> bool:
+        """Whether another feed has just given the number of a message to a different one.
+
+        Then books may be mixed already: a message that one feed lost may have come from the other
+        while it was awaited.
+        """
+        if original.feed == feed or original.message is message:
+            return False
+        if message.type is MsgType.HEARTBEAT or time_ns - original.time_ns > self._max_wait_ns:
+            return False
+        return not _are_same(original.message, message)
 
     def _is_past(self, source: _Feed, number: int) -> bool:
         expected = self._arbiter.expected
@@ -396,6 +436,9 @@ class IncrementalLine:
 
     def _restart_apart(self, source: _Feed) -> None:
         """Restart the numbers of a feed that the line does not follow."""
+        if not self._disputed:  # messages of before prove nothing
+            self._recent.clear()
+            self._originals.clear()
         source.restart(self._version, _Standing.UNPROVEN)
         source.assembler.reset()
         self._disputed = True
@@ -441,6 +484,7 @@ class IncrementalLine:
         source.restart(self._version, _Standing.AGREES)
         source.assembler.reset()
         self._recent.clear()
+        self._originals.clear()
         self._last = None
         self._disputed = self._followed is None and len(self._feeds) > 1
         self._arbiter = self._new_arbiter()
