@@ -397,6 +397,17 @@ def test_002_5_3_7_snapshots_of_a_loop_that_the_reset_interrupted_do_not_count()
     assert desk.rows(BID) == [row[1:] for row in BOOK[:4]]
 
 
+def test_002_5_3_7_a_snapshot_ahead_of_the_reset_does_not_count_after_it():
+    desk = shown(*BOOK)
+    desk.snapshot(4, 9, (BID, 1, "9.00"))  # waits for message 4 of the numbers before the reset
+    desk.raw(reset())
+    desk.number = 0
+    for rpt in range(8, 14):
+        desk.send(entry("7", NEW, rpt=rpt, price="1.00"))
+    assert desk.state() is State.UNCONFIRMED
+    assert desk.rows(BID) == [row[1:] for row in BOOK[:4]]
+
+
 def test_002_5_3_7_the_end_of_a_loop_that_the_reset_interrupted_proves_nothing_absent():
     desk = shown(*BOOK)  # the whole loop
     desk.send(entry(BID, NEW, 5, 1, position=1, size=1, price="1.00"))

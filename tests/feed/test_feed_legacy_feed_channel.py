@@ -176,6 +176,9 @@ def test_002_5_1_1_silence_confirms_nothing():
     assert followed.state is ChannelState.DOWN
     assert not followed.is_alive("A")
     assert followed.book(SECURITY).state is State.UNCONFIRMED
+    # What continues no sequence is no sign of life.
+    followed.receive(Stream.INCREMENTAL, "A", b"unreadable", START + DEAD_AFTER_NS)
+    assert followed.state is ChannelState.DOWN
     followed.receive(Stream.INCREMENTAL, "A", heartbeat(2), START + DEAD_AFTER_NS + 1)
     kinds = [type(event) for event in followed.take_events()]
     assert kinds.index(ChannelDown) < kinds.index(ChannelUp)
@@ -307,6 +310,59 @@ def test_002_5_2_loops_are_joined_where_they_are():
     followed.start(START)
     loops = [each for each in followed.take_actions() if each.stream is not Stream.INCREMENTAL]
     assert loops == [Join(Stream.SNAPSHOT, "B"), Join(Stream.DEFINITION, "A")]
+
+
+NO_INSTRUMENT = writing.datagram(
+    "SecurityList_149", 1, TotNoRelatedSym=0, LastFragment="Y", RelatedSym=[],
+    SendingTime=str(SENT),
+)  # fmt: skip
+
+
+def synchronized():
+    """A channel that has left its loops."""
+    followed = channel()
+    followed.receive(Stream.INCREMENTAL, "A", bid(1), START)
+    followed.receive(Stream.DEFINITION, "A", NO_INSTRUMENT, START)
+    assert followed.state is ChannelState.LIVE
+    followed.take_actions()
+    return followed
+
+
+def test_002_5_2_loops_are_joined_on_a_feed_that_is_alive():
+    followed = synchronized()
+    for at in range(1, 32):
+        followed.receive(Stream.INCREMENTAL, "B", heartbeat(1), START + at * SECOND)
+    followed.receive(Stream.INCREMENTAL, "B", bid(3), START + 32 * SECOND)
+    followed.tick(START + 33 * SECOND)
+    assert followed.take_actions() == [Join(Stream.SNAPSHOT, "B"), Join(Stream.DEFINITION, "B")]
+
+
+def test_002_5_2_snapshots_are_received_on_a_feed_with_the_numbers_of_the_line():
+    followed = synchronized()
+    for feed in "AB":
+        followed.receive(Stream.INCREMENTAL, feed, bid(2), START + SECOND)
+    followed.receive(Stream.INCREMENTAL, "B", reset(), START + 2 * SECOND)
+    followed.receive(Stream.INCREMENTAL, "A", bid(3), START + 2 * SECOND)
+    # Feed B was reset alone and leads; feed A is alive, but its snapshots have other numbers.
+    assert followed.take_actions() == [Join(Stream.SNAPSHOT, "B"), Join(Stream.DEFINITION, "A")]
+
+
+def test_002_5_3_8_the_channel_is_healing_while_an_emptied_book_is_not_refilled():
+    followed = synchronized()
+    order = {"position": 1, "size": 100, "price": "10"}
+    again = entry("0", 0, SECURITY, 1, QuoteCondition="R", **order)
+    followed.receive(
+        Stream.INCREMENTAL, "A", incremental(2, entry("J", 0, SECURITY), again), START + 1
+    )
+    assert followed.book(SECURITY).state is State.BUILDING
+    assert followed.state is ChannelState.HEALING
+    assert Join(Stream.SNAPSHOT, "A") in followed.take_actions()
+    # The first entry without "R": the book is recovered.
+    followed.receive(
+        Stream.INCREMENTAL, "A", incremental(3, entry("0", 0, SECURITY, 2, **order)), START + 2
+    )
+    assert followed.book(SECURITY).state is State.VALID
+    assert followed.state is ChannelState.LIVE
 
 
 def test_002_8_after_a_loss_the_channel_waits_for_definitions_and_states():

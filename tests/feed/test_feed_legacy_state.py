@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from pregao.feed.legacy.state import LegacyState, StatisticKey
@@ -89,6 +89,9 @@ def test_002_11_a_group_is_its_code_and_exchange():
     status(state, SecurityGroup="DI", SecurityExchange="XBSP", TradingSessionSubID="4")
     assert state.phases.status(1) is Status.OPEN
     assert state.phases.phase(GroupKey("DI", "XBSP")) is Status.CLOSE
+    # Without a phase (tag 625) the state of the group (tag 326) is that of its instruments.
+    status(state, SecurityGroup="US", SecurityTradingStatus=4)
+    assert state.phases.status(3) is Status.CLOSE
 
 
 def test_002_15_6_an_instrument_leaves_its_group_and_rejoins_it():
@@ -177,8 +180,17 @@ def of_venue(state, venue):
     )
 
 
+def trade_row(venue, time):
+    return {
+        "MDEntryType": "2", "MDUpdateAction": 0, "MDStreamID": venue, "MDEntryPx": Decimal(1),
+        "MDEntrySize": 1, "TradeID": "1", "MDEntryTime": time, "TradeVolume": None,
+        "TradeCondition": None,
+    }  # fmt: skip
+
+
 @settings(max_examples=100, deadline=None)
 @given(entries=st.lists(reported, max_size=12))
+@example(entries=[trade_row("E", 120000002), trade_row("X", 120000001)])
 def test_002_10_what_a_venue_reports_is_as_if_there_were_no_other(entries):
     rows = [{"SecurityID": 1, "RptSeq": 1, **TODAY, **each} for each in entries]
     for venue in VENUES:
@@ -440,6 +452,11 @@ def test_002_10_1_trades_busts_and_what_is_no_trade():
     assert trades[1].conditions == {"X", "L"}
     assert trades[0].buyer == "3"
     assert state.take_trades() == []
+    assert state.statistics[1][StatisticKey("2", "E")]["MDEntryPx"] == Decimal(9)
+    # A bust is no trade, however late.
+    bust = entry("2", 2, 1, 5, price="11", TradeID="20", **TODAY)
+    apply_entries(state, {**bust, "MDEntryTime": 130000000})
+    assert (state.last_trades[1, "E"].trade_id, state.last_trades[1, "E"].size) == ("20", 50)
     assert state.statistics[1][StatisticKey("2", "E")]["MDEntryPx"] == Decimal(9)
 
 

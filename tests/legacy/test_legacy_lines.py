@@ -233,6 +233,17 @@ def test_002_5_3_7_when_one_site_resets_alone_the_other_replaces_it_once_it_is_s
     assert [line.numbers_agree(feed) for feed in "AB"] == [False, True]
 
 
+def test_002_5_3_7_of_two_sites_that_reset_the_first_to_send_leads():
+    line = IncrementalLine()
+    for feed in "AB":
+        line.receive(feed, news(1), 0)
+    events = line.receive("A", reset(), 1) + line.receive("B", reset(), 1)
+    for number in (1, 2, 3):
+        events += line.receive("B", news(number), 1 + number)
+    assert numbers(events) == [1, 2, 3]
+    assert (line.version, line.numbers_agree("B"), line.numbers_agree("A")) == (2, True, False)
+
+
 def test_002_5_3_7_a_site_that_resets_later_has_other_numbers():
     line = IncrementalLine()
     for number in (1, 2, 3):
