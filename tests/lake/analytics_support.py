@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from pregao.lake.analytics.local.session import LocalSession
@@ -15,6 +16,7 @@ from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
 from pregao.lake.execution.spark import SparkRunner
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.storage.lake_store import LakeStore
 from tests.build_once import build_once
 from tests.lake.days import day
@@ -68,6 +70,17 @@ def rows(lake, table, **only):
     """The rows of a table that have these values."""
     found = DeltaTable(str(lake.location.join(table))).to_pyarrow_table().to_pylist()
     return [row for row in found if all(row[name] == value for name, value in only.items())]
+
+
+def latency_times(lake, **only):
+    """The rows of the table ``latency`` with all their times, as its view gives them."""
+    found = DuckdbEngine(lake).query("SELECT * FROM v_latency").rows()
+    numbers = [field.name for field in found.schema if not pa.types.is_timestamp(field.type)]
+    return [
+        row
+        for row in found.select(numbers).to_pylist()
+        if all(row[name] == value for name, value in only.items())
+    ]
 
 
 def message_key(row):

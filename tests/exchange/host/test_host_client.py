@@ -20,6 +20,7 @@ from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
 from tests.exchange.host_desk import PETR4, VALE3, Exchange, quiet_settings
+from tests.lake.analytics_support import latency_times
 from tests.lake.days import rows
 from tests.waiting import PATIENCE_S
 
@@ -141,7 +142,7 @@ def test_captures_of_the_exchange_join_in_the_lake(tmp_path):
     for row in orders:
         assert row["session_id"] == SESSION
         assert row["t1_ns"] <= row["t2_ns"] <= row["t4_ns"] <= row["t6_ns"]
-    events = [row for row in rows(lake.location.path, "latency") if row["t1_ns"] is not None]
+    events = [row for row in latency_times(lake) if row["t1_ns"] is not None]
     assert len(events) >= 30
     for row in events:
         assert row["t1_ns"] <= row["t2_ns"] <= row["t4_ns"] <= row["t5_ns"] <= row["t11_ns"]

@@ -266,12 +266,14 @@ def test_trades_of_market_operations_during_an_auction_do_not_uncross_it(by_hand
     assert [row["theoretical_size"] for row in by_hand[5:]] == [120, 100, 100]
 
 
-def test_times_in_lists_are_stored_as_differences(lake):
-    """A dictionary of times that never repeat would be most of the table."""
+def test_times_and_sizes_in_lists_are_stored_as_differences_and_compressed(lake):
+    """Dictionaries of times that never repeat would be most of the table."""
     (file,) = Path(lake.location.path, "auctions").rglob("*.parquet")
     group = pq.read_metadata(file).row_group(0)
     columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
     for name in ("theoretical", "imbalances"):
-        stored = columns[f"{name}.list.element.time_ns"]
-        assert "DELTA_BINARY_PACKED" in stored.encodings
-        assert stored.total_compressed_size < 8 * stored.num_values
+        for member in ("time_ns", "size"):
+            stored = columns[f"{name}.list.element.{member}"]
+            assert "DELTA_BINARY_PACKED" in stored.encodings
+            assert stored.compression == "ZSTD"
+            assert stored.total_compressed_size < 8 * stored.num_values

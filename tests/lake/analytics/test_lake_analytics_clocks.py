@@ -28,7 +28,7 @@ from pregao.lake.storage.commit_unit import TableSpec
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.parquet import number_of
-from tests.lake.analytics_support import DATE, rows
+from tests.lake.analytics_support import DATE, latency_times, rows
 from tests.lake.days import day
 from tests.legacy.writing import datagrams, entry
 
@@ -115,7 +115,7 @@ def test_network_times_are_given_raw_and_without_the_offset(lake):
         (row["channel"], row["feed"], row["capture_id"]): row["offset_ns"]
         for row in rows(lake, "clock_offsets", stream="incremental")
     }
-    events = rows(lake, "latency")
+    events = latency_times(lake)
     assert any(row["network_raw_ns"] < 0 for row in events)
     for row in events:
         offset = offsets[row["channel"], row["feed"], row["capture_id"]]
@@ -237,7 +237,7 @@ def test_datagrams_with_later_chunks_have_no_sending_time(tmp_path, monkeypatch)
     analyse(lake, tables=["latency_minutes"])
     (offset,) = rows(lake, "clock_offsets")
     assert (offset["packets"], offset["min_ns"], offset["offset_ns"]) == (5, SECOND, SECOND)
-    events = sorted(rows(lake, "latency"), key=lambda row: row["event"])
+    events = sorted(latency_times(lake), key=lambda row: row["event"])
     assert [row["messages"] for row in events] == [8] * 5
     assert [row["network_ns"] for row in events] == [
         row["capture_time_ns"] - CAPTURED for row in events

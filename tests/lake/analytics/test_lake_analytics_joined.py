@@ -14,6 +14,7 @@ from tests.lake.analytics_support import (
     DATE,
     assert_same_on_spark,
     lake_of,
+    latency_times,
     message_key,
     messages,
     rows,
@@ -258,7 +259,7 @@ def test_orders_know_the_request_that_put_them_there(joined):
 
 def test_events_know_the_request_that_caused_them(joined):
     lake, *_, answered = joined
-    by_event = {row["event"]: row for row in rows(lake, "latency")}
+    by_event = {row["event"]: row for row in latency_times(lake)}
     numbers = {}
     for number, row in enumerate(answered):
         numbers.setdefault(row["event"], number)
@@ -347,7 +348,7 @@ def aggressions(tmp_path_factory):
 
 def test_an_order_of_a_mass_cancel_has_no_request_of_its_own(aggressions):
     lake, *_, cancelled = aggressions
-    by_event = {row["event"]: row for row in rows(lake, "latency")}
+    by_event = {row["event"]: row for row in latency_times(lake)}
     found = []
     for event, t5 in cancelled.items():
         row = by_event[event]
@@ -361,7 +362,7 @@ def test_an_aggression_has_the_times_of_the_request_that_traded(aggressions):
     """Not those of the orders that it hit, nor of an iceberg whose next part it uncovered."""
     lake, first, reported, *_ = aggressions
     known = 0
-    for row in rows(lake, "latency"):
+    for row in latency_times(lake):
         times = [row[name] for name in ("t1_ns", "t2_ns", "t4_ns", "t6_ns")]
         if row["event"] not in reported:
             assert row["event"] not in first or times == [None] * 4

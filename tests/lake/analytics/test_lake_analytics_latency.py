@@ -46,7 +46,14 @@ from pregao.umdf.templates import (
 )
 from tests.lake.analytics.test_lake_analytics_orders import OLD, OLD_TABLES
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
-from tests.lake.analytics_support import DATE, analysed, in_some_order, messages, rows
+from tests.lake.analytics_support import (
+    DATE,
+    analysed,
+    in_some_order,
+    latency_times,
+    messages,
+    rows,
+)
 
 RECOVERY = 1 << 5
 BY_HAND = 1 << 3 | 1 << 6
@@ -102,7 +109,7 @@ def expected_events(lake):
 def test_the_times_of_events_equal_a_plain_recomputation(tables, settings):
     lake, _ = analysed(tables, **settings)
     expected = sorted(expected_events(lake), key=lambda row: (row["channel"], row["event"]))
-    found = sorted(rows(lake, "latency"), key=lambda row: (row["channel"], row["event"]))
+    found = sorted(latency_times(lake), key=lambda row: (row["channel"], row["event"]))
     assert len(found) == len(expected) > 1000
     for row, wanted in zip(found, expected, strict=True):
         assert {name: row[name] for name in wanted} == wanted
@@ -114,7 +121,7 @@ def test_from_version_15_on_orders_alone_have_no_t10():
         added = [row for row in messages(lake, 50) if row["md_update_action"] == "NEW"]
         alone = {row["event"] for row in rows(lake, "latency", messages=1)}
         events = {row["event"] for row in added} & alone
-        times = [row for row in rows(lake, "latency") if row["event"] in events]
+        times = [row for row in latency_times(lake) if row["event"] in events]
         assert len(times) > 100
         for row in times:
             assert row["t5_ns"] is not None
@@ -124,7 +131,7 @@ def test_from_version_15_on_orders_alone_have_no_t10():
 def test_percentiles_of_a_minute_are_those_of_its_events():
     lake, _ = analysed(**SETTINGS)
     spans = {}
-    for row in rows(lake, "latency"):
+    for row in latency_times(lake):
         minute = row["t11_ns"] // MINUTE * MINUTE
         for measure, span in (
             ("engine", None if row["t5_ns"] is None else row["t11_ns"] - row["t5_ns"]),
@@ -147,7 +154,7 @@ def test_percentiles_of_a_minute_are_those_of_its_events():
 def test_an_event_counts_in_the_minute_in_which_it_was_sent():
     """Also one that was captured in the next minute, or that lacks some measures."""
     columns = {
-        "t5_ns": [MINUTE - 30, NULL, NULL],
+        "engine_ns": [20, NULL, NULL],
         "t11_ns": [MINUTE - 10, MINUTE, MINUTE + 1],
         "network_raw_ns": [-5, -17, -16],
         "network_ns": [15, 3, 4],
@@ -185,18 +192,19 @@ def test_minutes_in_ranges_equal_those_of_the_whole_day(tmp_path, monkeypatch):
     assert len(ranges) > 30
 
 
-def test_times_are_stored_as_deltas_and_texts_by_number():
+def test_times_are_stored_as_differences_and_compressed():
     lake, _ = analysed(**SETTINGS)
     (path,) = Path(lake.location.path, "latency").rglob("*.parquet")
     group = pq.read_metadata(path).row_group(0)
-    columns = [group.column(at) for at in range(group.num_columns)]
-    coded = {own.path_in_schema: own.encodings for own in columns}
-    for name in ("t5_ns", "t10_ns", "t11_ns", "last_t11_ns", "capture_time_ns", "network_ns"):
-        assert "DELTA_BINARY_PACKED" in coded[name], name
-    for name in ("feed", "capture_id", "security_id", "clock_offset_ns"):
-        assert "RLE_DICTIONARY" in coded[name], name
-    # Plain values take 8 bytes in each of eight columns.
-    assert sum(own.total_compressed_size for own in columns) < 32 * group.num_rows
+    columns = {own.path_in_schema: own for own in map(group.column, range(group.num_columns))}
+    for name in ("event", "t11_ns"):
+        assert "DELTA_BINARY_PACKED" in columns[name].encodings, name
+    for name in ("feed", "capture_id", "security_id", "clock_offset_ns", "messages"):
+        assert "RLE_DICTIONARY" in columns[name].encodings, name
+    for name in ("event", "t11_ns", "security_id", "messages"):
+        assert columns[name].compression == "ZSTD", name
+    # Every time in a dictionary took 44 bytes, as differences in its own column 25.
+    assert sum(own.total_compressed_size for own in columns.values()) < 12.5 * group.num_rows
 
 
 # --- Ranges of events ---
@@ -317,6 +325,23 @@ def plain_events(rows):
         }
 
 
+def as_stored(row):
+    """The times of an event as the durations that the table has."""
+
+    def span(start, end):
+        return None if row[start] is None or row[end] is None else row[end] - row[start]
+
+    times = ("aggressor_time_ns", "t5_ns", "t10_ns", "last_t11_ns", "last_capture_time_ns")
+    return {
+        **{name: value for name, value in row.items() if name not in (*times, "capture_time_ns")},
+        "aggressor_ns": span("aggressor_time_ns", "t11_ns"),
+        "engine_ns": span("t5_ns", "t11_ns"),
+        "publish_ns": span("t10_ns", "t11_ns"),
+        "send_span_ns": span("t11_ns", "last_t11_ns"),
+        "capture_span_ns": span("capture_time_ns", "last_capture_time_ns"),
+    }
+
+
 def plain_time(row):
     """T5 of a message: `happened`, but with an unknown condition a trade has none."""
     if row["template"] == TRADE and row["trade_condition"] is None:
@@ -349,7 +374,7 @@ def test_events_of_random_ranges_equal_those_of_the_whole(session, data):
             assert all(span.first <= row["event"] <= span.last for row in part)
             found += part
         session.release()
-    expected = list(plain_events(rows))
+    expected = list(map(as_stored, plain_events(rows)))
     assert [{name: row[name] for name in expected[0]} for row in found] == expected
     assert all(row["channel"] == 7 and row["t1_ns"] is None for row in found)
 

@@ -22,7 +22,7 @@ from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.legacy.times import timestamp_digits
 from tests.exchange.capture_replay import captured
-from tests.lake.analytics_support import assert_same_on_spark
+from tests.lake.analytics_support import assert_same_on_spark, latency_times
 from tests.lake.days import rows
 from tests.legacy.writing import datagram, entry
 
@@ -121,7 +121,7 @@ def test_both_feeds_give_the_same_sessions(binary, legacy):
 
 
 def test_the_times_of_every_message_are_in_latency(legacy):
-    found = rows(legacy, "latency")
+    found = latency_times(LakeStore(legacy))
     entries = rows(legacy, "legacy_incremental_refresh")
     statuses = rows(legacy, "legacy_security_status")
     listed = [row for row in rows(legacy, "legacy_security_list") if row["stream"] == "incremental"]

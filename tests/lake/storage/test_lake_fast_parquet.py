@@ -83,10 +83,16 @@ def table(count: int, shapes: list[str], nulls: list[float], seed: int) -> pa.Ta
 
 
 def written(
-    parts: list[pa.Table], rows: int = 65_536, delta: tuple[str, ...] = (), plain: str = ""
+    parts: list[pa.Table],
+    rows: int = 65_536,
+    delta: tuple[str, ...] = (),
+    plain: str = "",
+    *,
+    compress: bool = False,
 ) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    writer = FlatWriter(sink, parts[0].schema, delta, (plain,), parts[0].schema.names)
+    schema = parts[0].schema
+    writer = FlatWriter(sink, schema, delta, (plain,), schema.names, compress=compress)
     for part in parts:
         writer.write_table(part, rows)
     writer.close()
@@ -113,12 +119,25 @@ def as_read(rows: pa.Table) -> pa.Table:
     rows=st.sampled_from([9, 1_000, 20_000, 65_536]),
     delta=st.sets(st.sampled_from([*KINDS, "price", "text"])),
     plain=st.sampled_from([*KINDS, "price"]),
+    compress=st.booleans(),
     seed=st.integers(0, 1 << 30),
 )
-def test_written_rows_are_read_back(count, shapes, nulls, rows, delta, plain, seed) -> None:
+def test_written_rows_are_read_back(
+    count, shapes, nulls, rows, delta, plain, compress, seed
+) -> None:
     given_rows = table(min(count, 30 * rows), shapes, nulls, seed)
-    file = written([given_rows], rows, tuple(delta), plain)
+    file = written([given_rows], rows, tuple(delta), plain, compress=compress)
     assert pq.read_table(pa.BufferReader(file)).equals(as_read(given_rows))
+
+
+def test_compressed_columns_are_smaller_and_state_both_sizes() -> None:
+    rows = pa.table({"even": pa.array(range(0, 40_000, 2)), "same": pa.array([7] * 20_000)})
+    files = [written([rows], compress=compress) for compress in (False, True)]
+    plain, packed = (pq.read_metadata(pa.BufferReader(file)).row_group(0) for file in files)
+    assert [packed.column(at).compression for at in (0, 1)] == ["ZSTD", "UNCOMPRESSED"]
+    assert packed.column(0).total_compressed_size < plain.column(0).total_compressed_size / 4
+    assert packed.column(0).total_uncompressed_size == plain.column(0).total_uncompressed_size
+    assert packed.total_byte_size == plain.total_byte_size
 
 
 @settings(max_examples=20, deadline=None)

@@ -5,6 +5,9 @@ matching engine receives, T5 the event happens, T6 the gateway answers, T10 the 
 T11 the packet is sent. The public feed has T5, T10, T11 and, for an aggressor, T4; the others are
 from EntryPoint captures, joined by secondaryOrderID and T5.
 
+Times close to T11 are stored as durations from or to it, which take a fraction of the size; the
+view ``v_latency`` has them as times too.
+
 Capture times are by another clock than all others. The time from T11 to the capture is given
 unchanged (``network_raw_ns``), and minus the clock offset that ``clock_offsets`` estimates
 (``network_ns``): the excess over the fastest packet of that capture and feed.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,21 +65,22 @@ COLUMNS = (
     column("t1_ns", pa.int64(), "T1: the client sent the request; from EntryPoint."),
     column("t2_ns", pa.int64(), "T2: the gateway received it; from EntryPoint."),
     column("t4_ns", pa.int64(), "T4: the matching engine received it; from EntryPoint."),
-    column("aggressor_time_ns", pa.int64(), "T4 of the aggressor, from the event's summary."),
-    column(
-        "t5_ns", pa.int64(), "T5: the event happened; null where no message states it reliably."
-    ),
     column("t6_ns", pa.int64(), "T6: the gateway answered; from EntryPoint."),
-    column("t10_ns", pa.int64(), "T10: its first message with such a time was written."),
     column("t11_ns", pa.int64(), "T11: its first packet was sent."),
-    column("last_t11_ns", pa.int64(), "T11 of its last packet."),
-    column("capture_time_ns", pa.int64(), "First capture time of its first packet."),
-    column("last_capture_time_ns", pa.int64(), "First capture time of its last packet."),
+    column("aggressor_ns", pa.int64(), "From the aggressor's T4, in the event's summary, to T11."),
+    column("engine_ns", pa.int64(), "From T5 to T11; null where no message states T5 reliably."),
+    column(
+        "publish_ns",
+        pa.int64(),
+        "From T10, when its first message was written, to T11; null without such a time.",
+    ),
+    column("send_span_ns", pa.int64(), "From T11 to the sending of its last packet."),
     column(
         "network_raw_ns",
         pa.int64(),
         "From T11 to the capture of its first packet, not corrected for clock offset.",
     ),
+    column("capture_span_ns", pa.int64(), "From that capture to the one of its last packet."),
     column("clock_offset_ns", pa.int64(), "Estimated offset of these clocks; see clock_offsets."),
     column(
         "network_ns",
@@ -89,6 +93,15 @@ COLUMNS = (
     column("feed_difference_ns", pa.int64(), "Delay of the same packet on the other feed."),
 )
 
+_SPANS = {
+    "aggressor_ns": ("aggressor_time_ns", "t11_ns"),
+    "engine_ns": ("t5_ns", "t11_ns"),
+    "publish_ns": ("t10_ns", "t11_ns"),
+    "send_span_ns": ("t11_ns", "last_t11_ns"),
+    "network_raw_ns": ("t11_ns", "capture_time_ns"),
+    "capture_span_ns": ("capture_time_ns", "last_capture_time_ns"),
+}
+"""Durations, with the times from which and to which they are."""
 _BY = "t11_ns"
 """Column that minutes are cut by."""
 
@@ -104,6 +117,7 @@ def latency(day: LakeDay) -> Any:
     with_requests = any(day.has(name) for name in REPORTS)
     messages = read_messages(day, day.span, with_numbers=with_requests)
     rows = _events(messages)
+    rows |= _spans(rows)
     columns = {
         **rows,
         **_network_times(rows, _offsets(day, messages.labels)),
@@ -157,18 +171,24 @@ def _offsets(day: LakeDay, labels: Mapping[str, Labels]) -> Int64Array:
 
 
 def _network_times(rows: Mapping[str, Int64Array], offsets: Int64Array) -> dict[str, Int64Array]:
-    """Return the time from T11 to the capture, raw and minus the clock offset."""
+    """Return the time from T11 to the capture minus the clock offset, and that offset."""
     offset = offsets[rows["feed"], rows["capture_id"]]
-    captured, sent = rows["capture_time_ns"], rows["t11_ns"]
-    known = (captured != NULL) & (sent != NULL)
-    raw = np.where(known, captured - sent, NULL)
+    raw = rows["network_raw_ns"]
     above = raw - offset
-    plausible = known & (offset != NULL) & (above >= 0)
+    plausible = (raw != NULL) & (offset != NULL) & (above >= 0)
     return {
-        "network_raw_ns": raw,
         "clock_offset_ns": offset,
         "network_ns": np.where(plausible, above, NULL),
     }
+
+
+def _spans(rows: Mapping[str, Int64Array]) -> dict[str, Int64Array]:
+    """Return the durations between times of an event; null where one is unknown."""
+    found = {}
+    for name, (start, end) in _SPANS.items():
+        known = (rows[start] != NULL) & (rows[end] != NULL)
+        found[name] = np.where(known, rows[end] - rows[start], NULL)
+    return found
 
 
 def _text_column(labels: Int64Array, known: Labels) -> Any:
@@ -252,15 +272,14 @@ LATENCY = AnalyticsTable(
 
 PERCENTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 MEASURES = {
-    "engine": "t11_ns - t5_ns",
+    "engine": "engine_ns",
     "feeds": "feed_difference_ns",
     "network": "network_ns",
     "network_raw": "network_raw_ns",
 }
 """From T5 to T11; from one feed to the other; and from T11 to the capture, minus the clock offset
-and uncorrected: a column, or the difference of two.
+and uncorrected: columns of ``latency``.
 """
-_OPERANDS = {name: measure.split(" - ") for name, measure in MEASURES.items()}
 
 MINUTE_COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -298,12 +317,9 @@ def latency_minutes(columns: Mapping[str, Int64Array]) -> list[dict[str, Any]]:
     found = []
     for begin, end in pairwise(begins):
         rows = order[begin:end]
-        for measure, (name, *starts) in _OPERANDS.items():
+        for measure, name in MEASURES.items():
             spans = columns[name][rows]
             known = spans != NULL
-            for start in starts:
-                known &= columns[start][rows] != NULL
-                spans = spans - columns[start][rows]
             if known.any():
                 found.append(
                     {"minute_ns": int(minute[rows[0]]), "measure": measure, **_spread(spans[known])}
@@ -329,7 +345,7 @@ def _percentile(ordered: Int64Array, share: float) -> float:
 
 
 def _build_minutes(day: LakeDay, _wanted: AnalyticsOptions) -> Any:
-    names = list(dict.fromkeys([_BY, *chain.from_iterable(_OPERANDS.values())]))
+    names = [_BY, *MEASURES.values()]
     read = read_rows(day.files(LATENCY.name), day.channel, _BY, day.span, names)
     parts = [{name: numbers_of(rows, there, name) for name in names} for rows, there in read]
     columns = {

@@ -40,16 +40,20 @@ DELTA_CODED = frozenset(
         "t6_ns",
         "t10_ns",
         "t11_ns",
-        "last_t11_ns",
-        "last_capture_time_ns",
-        "network_raw_ns",
-        "network_ns",
     }
 )
 """Columns that are sorted or nearly so, stored with delta encoding."""
 
 PLAIN = frozenset({"order_id"})
 """Columns whose values rarely repeat: a dictionary would be slower and larger."""
+
+COMPRESSED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "auctions": (frozenset({"size"}), frozenset()),
+    "latency": (frozenset(), frozenset({"feed_difference_ns"})),
+}
+"""Tables that are large and read seldom: their columns are compressed. Columns with and without
+delta encoding that differ from other tables, because they are smaller so.
+"""
 
 BY_INSTRUMENT = (
     "security_id",
@@ -65,9 +69,18 @@ def write_rows(lake: Location, table: str, rows: Any, day: int) -> WrittenFile:
     """Write rows of one day (days since 1970) as a file of a table, invisible until committed."""
     texts = {field.name for field in rows.schema if pa.types.is_string(field.type)}
     separate_by = BY_INSTRUMENT[0] if BY_INSTRUMENT[0] in rows.column_names else None
-    delta_coded = DELTA_CODED - texts
+    more, fewer = COMPRESSED.get(table, (frozenset(), frozenset()))
+    delta_coded = (DELTA_CODED | more) - fewer - texts
     return write_table(
-        lake.filesystem, lake.path, table, rows, day, delta_coded, PLAIN, separate_by
+        lake.filesystem,
+        lake.path,
+        table,
+        rows,
+        day,
+        delta_coded,
+        PLAIN,
+        separate_by,
+        compress=table in COMPRESSED,
     )
 
 

@@ -274,12 +274,15 @@ def write_table(
     delta_coded: Collection[str] = (),
     plain: Collection[str] = (),
     separate: str | None = None,
+    *,
+    compress: bool = False,
 ) -> WrittenFile:
     """Write rows of one day as a file of a table, under a unique name.
 
     ``delta_coded`` are columns, or members of a column's lists, stored with delta encoding;
     ``plain`` are columns whose values rarely repeat; all others are dictionary-encoded. Rows sorted
-    by the column ``separate`` get row groups by its values, if the table has no lists.
+    by the column ``separate`` get row groups by its values, if the table has no lists. With
+    ``compress`` all columns are compressed that get smaller by it.
     """
     folder = f"{DATE}={iso(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
@@ -296,6 +299,7 @@ def write_table(
             plain=plain,
             bounded=_bounded_columns(data.schema),
             separate=separate,
+            compress=compress,
         )
         writer.write_table(data, LIST_ROW_GROUP if lists else ROW_GROUP)
         writer.close()
@@ -312,23 +316,24 @@ def table_writer(
     plain: Collection[str] = (),
     bounded: Collection[str],
     separate: str | None = None,
+    compress: bool = False,
 ) -> Any:
     """Return a writer of row groups to a file, with ``write_table`` and ``close``.
 
     Columns are Parquet paths; ``bounded`` are those with minima and maxima. ``separate`` is ignored
-    for tables with lists.
+    for tables with lists. Without ``compress``, numbers and names are not compressed: differences
+    and dictionaries already remove most of their size.
     """
     if is_flat(schema) and kernels_compiled():
         from pregao.lake.storage.fast_parquet.writer import FlatWriter
 
-        return FlatWriter(sink, schema, delta_coded, plain, bounded, separate)
+        return FlatWriter(sink, schema, delta_coded, plain, bounded, separate, compress=compress)
     leaves = _leaves(schema)
     delta = set(delta_coded)
     return pq.ParquetWriter(
         sink,
         schema,
-        # Compressing delta-encoded columns gains almost nothing.
-        compression={leaf: "NONE" if leaf in delta else "SNAPPY" for leaf in leaves},
+        compression={leaf: _codec(compress=compress, delta=leaf in delta) for leaf in leaves},
         use_dictionary=[leaf for leaf in leaves if leaf not in delta and leaf not in plain],
         column_encoding=dict.fromkeys(delta_coded, _DELTA) or None,
         write_page_index=True,
@@ -338,6 +343,13 @@ def table_writer(
         store_decimal_as_integer=True,
         version="2.6",
     )
+
+
+def _codec(*, compress: bool, delta: bool) -> str:
+    if compress:
+        return "ZSTD"
+    # Fast compression of delta-encoded columns gains almost nothing.
+    return "NONE" if delta else "SNAPPY"
 
 
 def without_nulls(rows: Any) -> Any:
@@ -383,8 +395,19 @@ def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declar
         rows.cast(stored_schema(declared)),
         number_of(day),
         _delta_coded(first),
+        compress=_is_compressed(first),
     )
     return new_file(written, declared)
+
+
+def _is_compressed(metadata: Any) -> bool:
+    """Whether a file was written with ``compress``."""
+    groups = [metadata.row_group(number) for number in range(min(metadata.num_row_groups, 1))]
+    return any(
+        group.column(number).compression == "ZSTD"
+        for group in groups
+        for number in range(group.num_columns)
+    )
 
 
 def _delta_coded(metadata: Any) -> set[str]:

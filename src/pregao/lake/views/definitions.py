@@ -6,6 +6,7 @@ table, and
 - ``symbol`` next to ``security_id``, from the instruments of the day;
 - a timestamp next to each time in nanoseconds or seconds;
 - ``…_names`` next to each set of flags, with the schema's names;
+- in `latency` the times that the table has as durations;
 - in `ticks` and `trades` the state of the instrument at that time: phase, status, continuous
   trading.
 
@@ -48,8 +49,9 @@ INSTRUMENTS = "instruments"
 STATUS = "status"
 _KEY = (DATE, "channel", "security_id")
 DURATIONS = frozenset({
-    "feed_difference_ns", "clock_offset_ns", "lifetime_ns", "max_ns", "median_ns", "min_ns",
-    "network_ns", "network_raw_ns", "offset_ns",
+    "aggressor_ns", "capture_span_ns", "clock_offset_ns", "engine_ns", "feed_difference_ns",
+    "lifetime_ns", "max_ns", "median_ns", "min_ns", "network_ns", "network_raw_ns", "offset_ns",
+    "publish_ns", "send_span_ns",
 })  # fmt: skip
 """Columns in nanoseconds that are durations; all other int64 columns in nanoseconds are times."""
 _ENDS_AS_A_TIME = re.compile(r"(time|timestamp|_at|^t\d+|_t\d+)$")
@@ -59,7 +61,31 @@ _HELD = {
     "trades_continuously": ("BOOLEAN", "Whether orders trade immediately then; false in auctions."),
 }
 
-_WORD = re.compile(r"[a-z][a-z_]*")
+_TIMES = {
+    "latency": {
+        "aggressor_time_ns": (
+            "t11_ns - aggressor_ns", "T4 of the aggressor, from the event's summary.",
+        ),
+        "t5_ns": (
+            "t11_ns - engine_ns",
+            "T5: the event happened; null where no message states it reliably.",
+        ),
+        "t10_ns": (
+            "t11_ns - publish_ns", "T10: its first message with such a time was written.",
+        ),
+        "last_t11_ns": ("t11_ns + send_span_ns", "T11 of its last packet."),
+        "capture_time_ns": (
+            "t11_ns + network_raw_ns", "First capture time of its first packet.",
+        ),
+        "last_capture_time_ns": (
+            "t11_ns + network_raw_ns + capture_span_ns",
+            "First capture time of its last packet.",
+        ),
+    }
+}  # fmt: skip
+"""Times of a table that it has as durations: their expressions and comments."""
+
+_WORD = re.compile(r"[a-z][a-z0-9_]*")
 _FUNCTIONS = frozenset({"coalesce"})
 
 
@@ -86,6 +112,8 @@ class TimestampColumn:
 
     of: str
     unit: TimeUnit
+    sql: str = ""
+    """Expression over the table's columns, if ``of`` is no column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +121,7 @@ class SqlExpression:
     """An SQL expression over the table's columns, valid in every engine."""
 
     sql: str
+    kind: str = "string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +252,11 @@ def view_of(table: str, schema: Any, others: Mapping[str, frozenset[str]]) -> Vi
             text = names_text(field.name, versioned=VERSION in names)
             comment = f"Names of the flags of {field.name}, separated by |."
             add(ViewColumn(f"{field.name}_names", SqlExpression(text), comment))
+    for name, (sql, comment) in _TIMES.get(table, {}).items():
+        if names.issuperset(_needed(sql)) and name not in names:
+            add(ViewColumn(name, SqlExpression(sql, "bigint"), comment))
+            time = TimestampColumn(name, TimeUnit.NANOSECONDS, sql)
+            add(ViewColumn(moment_name(name), time, f"{comment} As a timestamp, UTC."))
     phases = _PHASES.get(table)
     if phases is not None and names.issuperset((*_KEY, "symbol", *_needed(phases.ours))):
         there = _answers(phases, others)
@@ -273,8 +307,8 @@ def column_type(column: ViewColumn, schema: Any) -> str:
             return type_name(schema.field(name).type)
         case TimestampColumn():
             return "timestamp"
-        case SqlExpression():
-            return "string"
+        case SqlExpression(_, kind):
+            return kind
         case LookupColumn(_, kind, _):
             return kind.lower()
 

@@ -64,8 +64,8 @@ def _value(column: ViewColumn) -> Any:
     match column.value:
         case OwnColumn(name):
             value = pl.col(name)
-        case TimestampColumn(of, TimeUnit.NANOSECONDS):
-            value = pl.col(of).cast(pl.Datetime("ns"))
+        case TimestampColumn(of, TimeUnit.NANOSECONDS, sql):
+            value = (pl.sql_expr(sql) if sql else pl.col(of)).cast(pl.Datetime("ns"))
         case TimestampColumn(of, TimeUnit.SECONDS):
             value = (pl.col(of) * 1_000_000).cast(pl.Datetime("us"))
         case SqlExpression(sql):

@@ -108,8 +108,8 @@ def _value(column: ViewColumn, dialect: SqlDialect) -> str:
     match column.value:
         case OwnColumn(name):
             return dialect.name(name)
-        case TimestampColumn(of, unit):
-            return dialect.timestamps[unit].format(dialect.name(of))
+        case TimestampColumn(of, unit, sql):
+            return dialect.timestamps[unit].format(f"({sql})" if sql else dialect.name(of))
         case SqlExpression(sql):
             return sql
         case LookupColumn(name, kind, there):

@@ -42,6 +42,7 @@ from pregao.lake.storage.fast_parquet.columns import (
     PAGE_VALUES,
     PAGES,
     PLAIN,
+    PLAIN_BYTES,
     ROWS,
     TEXT,
 )
@@ -207,5 +208,5 @@ def encode_chunk(
     for page in range(len(pages)):
         page_rows = min(rows - page * PAGE_ROWS, PAGE_ROWS)
         pages[page, PAGE_VALUES] = page_rows - pages[page, PAGE_NULLS]
-    chunk[BYTES] = at - began
+    chunk[BYTES] = chunk[PLAIN_BYTES] = at - began
     return at

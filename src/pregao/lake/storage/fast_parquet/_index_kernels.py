@@ -19,6 +19,7 @@ from pregao.lake.storage.fast_parquet.columns import (
     AT,
     BINARY,
     BYTES,
+    CODEC,
     CODING,
     COLUMN,
     DATA_PAGE,
@@ -45,12 +46,12 @@ from pregao.lake.storage.fast_parquet.columns import (
     PAGE_VALUES,
     PAGES,
     PLAIN,
+    PLAIN_BYTES,
     RLE,
     ROWS,
     SMALL_NUMBER,
     STRUCT,
     TRUE,
-    UNCOMPRESSED,
 )
 
 
@@ -146,9 +147,9 @@ def put_chunk(chunk, kind, bounded, names, begin, stop, out, at):
     at = put_list(out, at, 1, BINARY, 1)
     at = put_varint(out, at, stop - begin)
     at = put_bytes(out, at, names, begin, stop)
-    at = put_field(out, at, 1, SMALL_NUMBER, UNCOMPRESSED)
+    at = put_field(out, at, 1, SMALL_NUMBER, chunk[CODEC])
     at = put_field(out, at, 1, NUMBER, chunk[ROWS])
-    at = put_field(out, at, 1, NUMBER, chunk[BYTES])
+    at = put_field(out, at, 1, NUMBER, chunk[PLAIN_BYTES])
     at = put_field(out, at, 1, NUMBER, chunk[BYTES])
     at = put_field(out, at, 2, NUMBER, chunk[AT] + chunk[DICTIONARY_BYTES])
     step = 3
@@ -198,10 +199,12 @@ def put_row_groups(chunks, kinds, bounded, names, starts, out):
         own = chunks[group * columns : (group + 1) * columns]
         at = put_list(out, at, 1, STRUCT, columns)
         size = np.int64(0)
+        plain_size = np.int64(0)
         for c in range(columns):
             at = put_chunk(own[c], kinds[c], bounded[c], names, starts[c], starts[c + 1], out, at)
             size += own[c, BYTES]
-        at = put_field(out, at, 1, NUMBER, size)
+            plain_size += own[c, PLAIN_BYTES]
+        at = put_field(out, at, 1, NUMBER, plain_size)
         at = put_field(out, at, 1, NUMBER, own[0, ROWS])
         at = put_field(out, at, 2, NUMBER, own[0, AT])
         at = put_field(out, at, 1, NUMBER, size)

@@ -21,7 +21,8 @@ INT32, INT64, TEXT = 1, 2, 6
 # Encodings of pages.
 PLAIN, RLE, DELTA, DICTIONARY = 0, 3, 5, 8
 
-UNCOMPRESSED = 0
+# Compression of pages.
+UNCOMPRESSED, ZSTD = 0, 6
 
 # Types of pages.
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
@@ -44,8 +45,8 @@ BLOCK = 128
 # Columns of results about a column chunk, and about a page.
 (
     AT, DICTIONARY_BYTES, BYTES, ROWS, NULLS, CODING, LOW, HIGH, FIRST_PAGE, PAGES, COLUMN,
-    INDEX_AT, INDEX_BYTES, OFFSETS_AT, OFFSETS_BYTES, CHUNK_FACTS,
-) = range(16)  # fmt: skip
+    INDEX_AT, INDEX_BYTES, OFFSETS_AT, OFFSETS_BYTES, CODEC, PLAIN_BYTES, CHUNK_FACTS,
+) = range(18)  # fmt: skip
 PAGE_AT, PAGE_BYTES, PAGE_ROW, PAGE_NULLS, PAGE_LOW, PAGE_HIGH, PAGE_VALUES, PAGE_FACTS = range(8)
 
 # Columns of the footer's facts about a row group, and about a column chunk.

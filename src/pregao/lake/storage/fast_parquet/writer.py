@@ -20,19 +20,26 @@ from pregao._version import __version__
 from pregao.arrays import Int64Array, Uint8Array
 from pregao.lake.storage.fast_parquet import _chunk_kernels, _index_kernels
 from pregao.lake.storage.fast_parquet.columns import (
+    AT,
     BLOCK,
+    BYTES,
     CHUNK_FACTS,
+    CODEC,
     COLUMN,
     DELTA,
     DICTIONARY,
+    DICTIONARY_BYTES,
     FIRST_PAGE,
+    PAGE_AT,
+    PAGE_BYTES,
     PAGE_FACTS,
     PAGE_ROWS,
     PLAIN,
     TEXT,
+    ZSTD,
     kind_of,
 )
-from pregao.lake.storage.fast_parquet.thrift import ThriftStruct, record
+from pregao.lake.storage.fast_parquet.thrift import ThriftStruct, record, varint
 
 _MAGIC = b"PAR1"
 _WIDEST = 20
@@ -41,6 +48,7 @@ MIN_GROUP = 8_192
 """Minimum number of rows with one value that get a separate row group."""
 _HELD = 4 << 20
 """Bytes buffered before a write."""
+_CODEC = pa.Codec("zstd", compression_level=3)
 _NONE = np.empty(0, np.uint8)
 _NOTHING = np.zeros(1, np.int64)
 
@@ -69,7 +77,8 @@ class FlatWriter:
 
     ``delta_coded`` are the columns stored with delta encoding, ``plain`` those stored with plain
     encoding; all others are dictionary-encoded. ``bounded`` are those with minima and maxima. Rows
-    sorted by the column ``separate`` are split into row groups by `group_starts`.
+    sorted by the column ``separate`` are split into row groups by `group_starts`. With ``compress``
+    columns that get smaller are compressed.
     """
 
     def __init__(
@@ -80,8 +89,11 @@ class FlatWriter:
         plain: Collection[str],
         bounded: Collection[str],
         separate: str | None = None,
+        *,
+        compress: bool = False,
     ) -> None:
         self._sink = sink
+        self._compress = compress
         self._schema = schema
         coding = {**dict.fromkeys(plain, PLAIN), **dict.fromkeys(delta_coded, DELTA)}
         kinds = [kind_of(entry.type) for entry in schema]
@@ -122,12 +134,15 @@ class FlatWriter:
             pages = np.zeros((-(-count // PAGE_ROWS), PAGE_FACTS), np.int64)
             chunk = chunks[number]
             chunk[COLUMN], chunk[FIRST_PAGE] = number, self._page_count
+            begin = at
             at = _chunk_kernels.encode_chunk(
                 column.values, column.validity, column.offset + first, first, count,
                 self._coding[number], self._kinds[number], self._schema[number].nullable,
                 column.texts, column.starts, scratch.slots, scratch.known, scratch.labels,
                 scratch.dense, scratch.work, scratch.out, at, self._base, chunk, pages,
             )  # fmt: skip
+            if self._compress:
+                at = _compress(scratch.out, begin, at, chunk, pages)
             self._page_count += len(pages)
             self._pages.append(pages)
             if at > _HELD:
@@ -167,6 +182,38 @@ class FlatWriter:
         # Column orders: bounds are in the natural order of each column's type.
         footer.records(7, [record(1)] * len(elements))
         return footer.end()
+
+
+def _compress(out: Uint8Array, begin: int, end: int, chunk: Int64Array, pages: Int64Array) -> int:
+    """Compress the pages of a column that is at ``begin`` in ``out``; return its end."""
+    sizes = pages[:, PAGE_BYTES].tolist()
+    has_dictionary = bool(chunk[DICTIONARY_BYTES])
+    if has_dictionary:
+        sizes.insert(0, int(chunk[DICTIONARY_BYTES]))
+    ends = np.cumsum([begin, *sizes]).tolist()
+    packed = [_compressed(out[first:last].tobytes()) for first, last in pairwise(ends)]
+    data = b"".join(packed)
+    if len(data) >= end - begin:
+        return end
+    out[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
+    new_sizes = np.array([len(page) for page in packed], np.int64)
+    starts = chunk[AT] + np.cumsum(new_sizes) - new_sizes
+    pages[:, PAGE_AT], pages[:, PAGE_BYTES] = starts[has_dictionary:], new_sizes[has_dictionary:]
+    chunk[DICTIONARY_BYTES] = new_sizes[0] if has_dictionary else 0
+    chunk[BYTES], chunk[CODEC] = len(data), ZSTD
+    return begin + len(data)
+
+
+def _compressed(page: bytes) -> bytes:
+    """Return a page with a compressed body; its header states both lengths after its kind."""
+    begin = at = 3
+    while page[at] > 127:
+        at += 1
+    at += 1
+    length = sum((byte & 127) << 7 * place for place, byte in enumerate(page[begin:at])) >> 1
+    body = _CODEC.compress(page[len(page) - length :], asbytes=True)
+    rest = page[at + 1 + at - begin : len(page) - length]
+    return page[: at + 1] + varint(len(body) << 1) + rest + body
 
 
 def _element(entry: Any) -> bytes:
