@@ -125,7 +125,11 @@ def orders(day: int, seed: int) -> Any:
         "secondary_order_id": rng.integers(1, 1 << 40, rows),
         "rpt_seq": number,
     }
-    schema = stored_schema(spec_of(_TABLE).schema)
+    names = pa.dictionary(pa.int32(), pa.string())  # as an ingest writes them
+    schema = pa.schema(
+        field.with_type(names) if pa.types.is_string(field.type) else field
+        for field in stored_schema(spec_of(_TABLE).schema)
+    )
     columns = [
         pa.array(values[field.name].astype(np.int64)).cast(field.type)
         if field.name in values

@@ -4,6 +4,7 @@ import gzip
 import shutil
 import signal
 import textwrap
+from collections import Counter
 from datetime import date
 
 import pytest
@@ -16,6 +17,7 @@ from pregao.lake.drop.drop import drop
 from pregao.lake.drop.selection import DropSelection
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.verify import check_lake, unsound
+from pregao.lake.storage import delta, lake_store
 from pregao.lake.storage.lake_store import LakeStore
 from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, day, rows
@@ -103,9 +105,20 @@ def test_a_channel_of_a_day(lake, tmp_path):
     assert_same(expected.location.path, lake.location.path)
 
 
-def test_a_dry_run_changes_nothing(both, lake):
+def test_a_dry_run_changes_nothing_and_opens_each_table_once(both, lake, monkeypatch):
     before = {name: lake.delta(name).version() for name in lake.table_names()}
-    planned = drop(lake, DropSelection(dates=(FIRST,)), dry_run=True)
+    opened = Counter()
+
+    def load(location):
+        opened[location.name] += 1
+        return delta.LakeTable(location)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lake_store, "load", load)
+        patch.setattr(delta, "load", load)
+        planned = drop(lake, DropSelection(dates=(FIRST,)), dry_run=True)
+    assert opened.keys() >= set(lake.table_names())
+    assert {name for name, count in opened.items() if count > 1} <= {"ingests", "_intents"}
     assert {name: lake.delta(name).version() for name in lake.table_names()} == before
     done = drop(lake, DropSelection(dates=(FIRST,)))
     assert (planned.rows, planned.pairs) == (done.rows, done.pairs)

@@ -5,13 +5,15 @@ from datetime import date, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pregao.lake.ingest.maintenance import compact, layout_of
+from pregao.lake.ingest.writer import write_rows
 from pregao.lake.storage import optimize
-from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from pregao.lake.storage.delta import visible_files
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.optimize import (
@@ -22,9 +24,11 @@ from pregao.lake.storage.optimize import (
     cut,
     groups_by_size,
     groups_by_value,
+    sort_order,
     spans,
 )
-from tests.lake.lake_support import ORDERS, TRADES, ingest_row, order, write_file
+from pregao.lake.storage.parquet import number_of
+from tests.lake.lake_support import ORDERS, TRADES, column, ingest_row, order, write_file
 
 LIMITS = FileSizeLimits(60, 50)
 DAY = date(2026, 5, 21)
@@ -185,3 +189,79 @@ def test_files_that_are_too_large_are_cut_and_one_instrument_alone_is_not(tmp_pa
     assert rows_of(lake) == before
     assert admitting(lake, 200) == (1, done.into + 1)
     assert admitting(lake, 999) == (1, done.into + 1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["b", "a", "ç", "aa"]),
+            st.one_of(st.none(), st.integers(-3, 3)),
+            st.integers(0, 2),
+        )
+    )
+)
+def test_rows_are_sorted_stably_with_nulls_last(rows):
+    texts, numbers, last = ([row[index] for row in rows] for index in range(3))
+    columns = [
+        pa.array(texts, pa.string()).dictionary_encode(),
+        pa.array(numbers, pa.int64()),
+        pa.array(last, pa.int32()),
+    ]
+    order = sort_order(columns)
+    expected = sorted(
+        range(len(rows)),
+        key=lambda row: (texts[row], numbers[row] is None, numbers[row] or 0, last[row]),
+    )
+    assert (list(range(len(rows))) if order is None else order.to_pylist()) == expected
+
+
+def test_compacted_files_have_the_encodings_and_row_groups_of_an_ingest(tmp_path):
+    spec = TableSpec(
+        "numbers",
+        pa.schema(
+            [
+                column("security_id", pa.int64()),
+                column("sequence_number", pa.int64()),
+                column("order_id", pa.int64()),
+                column("side", pa.string()),
+                column("date", pa.date32()),
+            ]
+        ),
+    )
+    lake = LakeStore(tmp_path)
+    lake.ensure_tables([spec])
+    count = 10_000
+    for number in range(2):
+        rows = pa.table(
+            {
+                "security_id": np.repeat([1, 2], count // 2),
+                "sequence_number": np.arange(count) + count * number,
+                "order_id": np.arange(count) * 7,
+                "side": pa.array(["BUY", "SELL"] * (count // 2)).dictionary_encode(),
+            }
+        )
+        file = write_rows(lake.location, "numbers", rows, number_of(DAY))
+        lake.commit(CommitUnit(f"u{number}", (), lake.new_files([file])))
+    (done,) = compact(lake, ["numbers"])
+    assert (done.files, done.into) == (2, 1)
+    (file,) = lake.files("numbers")
+    metadata = pq.read_metadata(file.path)
+    assert metadata.created_by.startswith("pregao")
+    assert [metadata.row_group(group).num_rows for group in (0, 1)] == [count, count]
+    columns = [metadata.row_group(0).column(number) for number in range(4)]
+    assert columns[0].statistics.max == 1
+    assert ["DELTA_BINARY_PACKED" in column.encodings for column in columns] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert "PLAIN" in columns[2].encodings
+    assert "RLE_DICTIONARY" not in columns[2].encodings
+    assert "RLE_DICTIONARY" in columns[3].encodings
+    stored = pq.read_table(file.path, partitioning=None)
+    assert stored["sequence_number"].to_pylist() == [
+        *range(count // 2), *range(count, count + count // 2),
+        *range(count // 2, count), *range(count + count // 2, 2 * count),
+    ]  # fmt: skip

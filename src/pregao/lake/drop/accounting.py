@@ -22,6 +22,7 @@ from pregao.lake.drop.selection import DropSelection, IngestRecord
 from pregao.lake.ingest.history import REST, channel_day_key, coverage_by_protocol
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.delta import LakeTable
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.parquet import iso
 
@@ -58,19 +59,30 @@ class DropCounts:
         )
 
 
+class OpenTables(dict[str, LakeTable]):
+    """Tables of a lake, each opened when it is first needed, and once."""
+
+    def __init__(self, lake: LakeStore) -> None:
+        self.names = lake.table_names()
+        self._lake = lake
+
+    def __missing__(self, name: str) -> LakeTable:
+        table = self[name] = self._lake.delta(name)
+        return table
+
+
 def count_packets(
-    lake: LakeStore, selection: DropSelection, captures: Collection[str] | None
+    tables: OpenTables, selection: DropSelection, captures: Collection[str] | None
 ) -> DropCounts:
     """Count the packets of a selection, limited to ``captures`` unless that is None."""
     meant = DropCounts()
-    existing = set(lake.table_names())
     for protocol in PROTOCOLS.values():
         table = protocol.account_table("packets")
-        if table not in existing:  # the lake is older than the protocol
+        if table not in tables.names:  # the lake is older than the protocol
             continue
         counts: Counter[tuple[str, str]] = Counter()
         columns = ["capture_id", "outcome", "channel", DATE]
-        for row in _grouped(lake, table, columns, chosen(selection, captures)):
+        for row in _grouped(tables[table], columns, chosen(selection, captures)):
             counts[row["capture_id"], row["outcome"]] += row["count_all"]
             meant.captures.setdefault(row[DATE], set()).add(row["capture_id"])
             if row["channel"] is not None:
@@ -80,11 +92,11 @@ def count_packets(
 
 
 def count_messages(
-    lake: LakeStore, table: str, selection: DropSelection, captures: Collection[str]
+    table: LakeTable, selection: DropSelection, captures: Collection[str]
 ) -> Counter[str]:
     """Return the number of selected rows of a message table by capture."""
     counts: Counter[str] = Counter()
-    for row in _grouped(lake, table, ["capture_id"], chosen(selection, captures)):
+    for row in _grouped(table, ["capture_id"], chosen(selection, captures)):
         counts[row["capture_id"]] += row["count_all"]
     return counts
 
@@ -108,13 +120,9 @@ def _all(conditions: Iterable[Any]) -> Any:
     return result
 
 
-def _grouped(
-    lake: LakeStore, table: str, columns: list[str], condition: Any
-) -> list[dict[str, Any]]:
+def _grouped(table: LakeTable, columns: list[str], condition: Any) -> list[dict[str, Any]]:
     parts = []
-    for batch in (
-        lake.delta(table).to_pyarrow_dataset().to_batches(columns=columns, filter=condition)
-    ):
+    for batch in table.to_pyarrow_dataset().to_batches(columns=columns, filter=condition):
         if batch.num_rows:
             rows = pa.Table.from_batches([batch])
             parts.append(rows.group_by(columns).aggregate([([], "count_all")]))

@@ -18,6 +18,7 @@ from pregao.lake.analytics.registry import ANALYTICS
 from pregao.lake.books.catalog import build_counts, guard_prefix
 from pregao.lake.books.schemas import DERIVED
 from pregao.lake.drop.accounting import (
+    OpenTables,
     channel_days,
     count_messages,
     count_packets,
@@ -43,7 +44,7 @@ from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.ingest.tables import table_specs
 from pregao.lake.ingest.writer import write_rows
 from pregao.lake.storage.commit_unit import DATE, CommitUnit, NewFile, ReplacedRows
-from pregao.lake.storage.delta import visible_files
+from pregao.lake.storage.delta import LakeTable, arrow_schema, visible_files
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.overwrite import count_replaced
 from pregao.lake.storage.parquet import number_of
@@ -106,14 +107,15 @@ class _Plan:
         refuse_needed(self._ingests, named)
         owners = {capture: one for one in self._ingests.values() for capture in one.captures}
         captures = {capture for one in named for capture in one.captures} if named else set(owners)
-        self._meant = count_packets(lake, selection, captures)
+        self._tables = OpenTables(lake)
+        self._meant = count_packets(self._tables, selection, captures)
         meant = {owners[capture].unit_id for capture in self._meant.all_captures}
         meant |= {one.unit_id for one in named}
         if not meant:
-            raise UsageError(_nothing(lake, selection))
+            raise UsageError(_nothing(self._tables, lake, selection))
         self._touched = [self._ingests[unit] for unit in sorted(meant)]
-        self._names = [name for name in lake.table_names() if name != LEDGER]
-        self._days = {name: _days(lake, name) for name in self._names}
+        self._names = [name for name in self._tables.names if name != LEDGER]
+        self._days = {name: _days(self._tables[name]) for name in self._names}
         self._replaces = list(self._parts(named))
         self._gone: set[str] = set()
         self._rest: list[dict[str, object]] = []
@@ -124,7 +126,7 @@ class _Plan:
     def _parts(self, named: list[IngestRecord]) -> Iterator[ReplacedRows]:
         """Yield the rows to delete from each table and day."""
         for name in self._names:
-            columns = frozenset(self._lake.schema(name).names)
+            columns = frozenset(arrow_schema(self._tables[name]).names)
             for day in sorted(self._days[name]):
                 yield from self._parts_of(name, day, columns, named)
 
@@ -180,7 +182,7 @@ class _Plan:
                     own[outcome] += count
             found[protocol] = {"packets": own, "messages": Counter()}
         for protocol, template, table in templates_of(ingest.report):
-            rows = count_messages(self._lake, table, self._selection, captures)
+            rows = count_messages(self._tables[table], self._selection, captures)
             found[protocol]["messages"][template] = rows.total()
         return found
 
@@ -188,7 +190,8 @@ class _Plan:
         left = {row["unit_id"] for row in self._rest}
         rows: Counter[str] = Counter()
         for part in self._replaces:
-            rows[part.table] += count_replaced(self._lake.table_location(part.table), part)
+            location = self._lake.table_location(part.table)
+            rows[part.table] += count_replaced(location, self._tables[part.table], part)
         ours = {part.table for part in self._replaces} | {spec.name for spec in table_specs()}
         ours |= {*DERIVED, *ANALYTICS}
         return DropResult(
@@ -274,16 +277,16 @@ def _definition_tables() -> list[str]:
     return [message_table_name(templates[template].name) for template in SECURITY_DEFINITIONS]
 
 
-def _days(lake: LakeStore, name: str) -> Collection[date]:
+def _days(table: LakeTable) -> Collection[date]:
     """Return the days for which a table has files."""
-    actions = visible_files(lake.delta(name))
+    actions = visible_files(table)
     column = f"partition.{DATE}"
     return set(actions[column].to_pylist()) if column in actions.column_names else set()
 
 
-def _nothing(lake: LakeStore, selection: DropSelection) -> str:
+def _nothing(tables: OpenTables, lake: LakeStore, selection: DropSelection) -> str:
     """Return the message that nothing matches a selection, with the lake's days and channels."""
-    counts = count_packets(lake, DropSelection(), None)
+    counts = count_packets(tables, DropSelection(), None)
     if not counts.pairs:
         return f"{lake.location} has nothing to drop."
     days = sorted(counts.pairs)

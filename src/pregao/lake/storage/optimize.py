@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -28,9 +29,8 @@ from pregao.lake.storage.delta import (
     replace_files,
     visible_files,
 )
-from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import rewrite
+from pregao.lake.storage.parquet import file_coding, rewrite, rows_of
 from pregao.lake.storage.transaction import retire
 
 TARGET_BYTES = 64 << 20
@@ -324,8 +324,10 @@ class _Group:
         day, size = self._files[0].day, sum(file.size for file in self._files)
         written: list[NewFile] = []
         old = [file.path for file in self._files]
+        coding = file_coding(self._location.join(old[0]))
         for rows in self._parted(size, limits):
-            written.append(rewrite(self._location, old, rows, day, self._declared))
+            by = self._layout.part_by
+            written.append(rewrite(self._location, coding, rows, day, self._declared, by))
         removals = [
             remove_action(old.path, old.size, day, data_change=False) for old in self._files
         ]
@@ -351,24 +353,28 @@ class _Group:
         if by is None or any(file.low is None for file in self._files):
             yield self._sorted(self._read(None))
             return
+        if sum(file.rows for file in self._files) <= limits.rows:
+            rows = self._sorted(self._read(None))
+            yield from _pieces(rows, by, cut(ValueCounts.of([rows[by]]), size, limits))
+            return
         counts = ValueCounts.of(self._column(file, by) for file in self._files)
         inside = None if self._layout.then_by is None else self._inside
         for span in spans(cut(counts, size, limits, inside), limits.rows):
             first, last = span[0], span[-1]
             range_of_span = replace(first, high=last.high, nulls=last.nulls)
-            rows = self._sorted(self._read(range_of_span))
-            values = rows[by].drop_null().to_numpy()
-            begin = 0
-            for piece in span:
-                end = int(np.searchsorted(values, piece.high, side="right"))
-                end = rows.num_rows if piece is last else end
-                yield rows.slice(begin, end - begin)
-                begin = end
+            yield from _pieces(self._sorted(self._read(range_of_span)), by, span)
 
     def _sorted(self, rows: Any) -> Any:
-        if not self._layout.order:
-            return rows
-        return rows.sort_by([(name, "ascending") for name in self._layout.order])
+        """Sort rows column by column, so that few columns are in memory twice."""
+        columns = dict(zip(rows.column_names, rows.columns, strict=True))
+        del rows
+        keys = [_combined(columns[name]) for name in self._layout.order]
+        order = sort_order(keys)
+        del keys
+        for name in columns:
+            column = _combined(columns[name])
+            columns[name] = column if order is None else column.take(order)
+        return pa.table(columns)
 
     def _column(self, file: SmallFile, name: str) -> Any:
         location = self._location.join(file.path)
@@ -385,14 +391,8 @@ class _Group:
         # Imported lazily: it imports pandas, which commands that only read do not need.
         import pyarrow.dataset as ds
 
-        location: Location = self._location
-        fields = [field for field in self._declared if field.name != DATE]
-        dataset = ds.dataset(
-            [location.join(file.path).path for file in self._files if _touches(file, piece)],
-            schema=pa.schema(fields).remove_metadata(),
-            filesystem=location.filesystem,
-            format="parquet",
-        )
+        paths = [file.path for file in self._files if _touches(file, piece)]
+        dataset = rows_of(self._location, paths, self._declared)
         if piece is None:
             return dataset.to_table(columns=columns)
         by = ds.field(self._layout.part_by)
@@ -405,6 +405,42 @@ class _Group:
         if piece.nulls:
             condition |= by.is_null()
         return dataset.to_table(columns=columns, filter=condition)
+
+
+def _pieces(rows: Any, by: str, pieces: Sequence[FileSlice]) -> Iterator[Any]:
+    """Yield the rows of each piece, from sorted rows of all of them."""
+    values = rows[by].drop_null().to_numpy()
+    begin = 0
+    for piece in pieces:
+        end = int(np.searchsorted(values, piece.high, side="right"))
+        end = rows.num_rows if piece is pieces[-1] else end
+        yield rows.slice(begin, end - begin)
+        begin = end
+
+
+def _combined(column: Any) -> Any:
+    """Return a column as one array: of many chunks, it is several times slower to reorder."""
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def sort_order(columns: Sequence[Any]) -> Any:
+    """Return the indexes that sort rows stably by columns, nulls last; None if they are sorted."""
+    keys: list[Any] = []  # the first key of `lexsort` is the least significant
+    for column in reversed(columns):
+        numbers = column
+        if pa.types.is_dictionary(column.type):
+            ranks = pc.rank(column.dictionary, tiebreaker="dense")
+            numbers = ranks.take(column.indices)
+        keys.append(numbers.fill_null(0).to_numpy(zero_copy_only=False))
+        if column.null_count:
+            keys.append(column.is_null().to_numpy(zero_copy_only=False))
+    keys = [key for key in keys if len(key) and key.min() != key.max()]
+    if not keys:
+        return None
+    order = np.lexsort(keys)
+    return None if (np.diff(order) == 1).all() else pa.array(order)
 
 
 def _touches(file: SmallFile, piece: FileSlice | None) -> bool:

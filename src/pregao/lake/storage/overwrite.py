@@ -17,12 +17,11 @@ from pregao.lake.storage.delta import (
     add_action,
     arrow_schema,
     change_once,
-    load_existing,
     remove_action,
     visible_files,
 )
 from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import rewrite
+from pregao.lake.storage.parquet import file_coding, rewrite, rows_of
 
 
 def replace_once(
@@ -52,7 +51,8 @@ def replace_once(
                 if kept.num_rows == total:
                     continue
                 if kept.num_rows:
-                    rest = rewrite(location, [action["path"]], kept, day, arrow_schema(table))
+                    coding = file_coding(location.join(action["path"]))
+                    rest = rewrite(location, coding, kept, day, arrow_schema(table))
             result.append(remove_action(action["path"], action["size_bytes"], day))
             if rest is not None:
                 result.append(add_action(rest))
@@ -89,14 +89,7 @@ def _without(
     location: Location, table: LakeTable, path: str, parts: Sequence[ReplacedRows]
 ) -> tuple[Any, int]:
     """Return the rows of a file that remain, and the total number of rows."""
-    # Imported lazily: it imports pandas, which commands that only read do not need.
-    import pyarrow.dataset as ds
-
-    declared = arrow_schema(table)
-    schema = pa.schema([field for field in declared if field.name != DATE]).remove_metadata()
-    file = ds.dataset(
-        [location.join(path).path], schema=schema, filesystem=location.filesystem, format="parquet"
-    )
+    file = rows_of(location, [path], arrow_schema(table))
     # The condition needs few columns; most files have no matching row and are not read further.
     columns = sorted({name for part in parts for name, _ in part.where})
     rows = file.to_table(columns=columns)
@@ -114,14 +107,15 @@ def _meant(rows: Any, part: ReplacedRows) -> Any:
     found = pa.scalar(True)
     for name, values in part.where:
         column = rows[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
         selected = pa.array(values, column.type)
         found = pc.and_(found, pc.is_in(column, selected) if values else pc.is_valid(column))
     return found if part.where else pa.array(np.ones(rows.num_rows, np.bool_))
 
 
-def count_replaced(location: Location, part: ReplacedRows) -> int:
+def count_replaced(location: Location, table: LakeTable, part: ReplacedRows) -> int:
     """Return the number of rows of a table that a part removes."""
-    table = load_existing(location)
     total = 0
     for action in visible_files(table).to_pylist():
         if action[f"partition.{DATE}"].isoformat() == part.date:

@@ -45,6 +45,8 @@ _EPOCH = date(1970, 1, 1)
 _DELTA = "DELTA_BINARY_PACKED"
 _BATCH = 8_192
 """Rows per write batch; with the smaller default, writing takes a tenth longer."""
+_NAMES, _REPEATED = 64, 16
+"""Strings that are stored as names: so few distinct ones, or so many rows for each."""
 
 
 # --- Statistics ---
@@ -385,37 +387,86 @@ def _declared(column: Any) -> Any:
     return pa.ListArray.from_arrays(found.offsets, element, type=listed)
 
 
-def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declared: Any) -> NewFile:
-    """Write rows of a table's files as one file, with the encodings of the first."""
-    first = pq.read_metadata(folder.join(paths[0]).path, filesystem=folder.filesystem)
+@dataclass(frozen=True, slots=True)
+class FileCoding:
+    """Columns of a file, or members of their lists, by encoding; all others have dictionaries."""
+
+    delta_coded: frozenset[str]
+    plain: frozenset[str]
+    compressed: bool = False
+    """Whether the file was written with ``compress``."""
+
+
+def file_coding(file: Location) -> FileCoding:
+    """Return the encodings of a file's columns."""
+    metadata = pq.read_metadata(file.path, filesystem=file.filesystem)
+    if not metadata.num_row_groups:
+        return FileCoding(frozenset(), frozenset())
+    group = metadata.row_group(0)
+    delta_coded, plain = set(), set()
+    columns = [group.column(number) for number in range(group.num_columns)]
+    for column in columns:
+        name = column.path_in_schema.rpartition(".")[2]
+        if _DELTA in column.encodings:
+            delta_coded.add(name)
+        elif not any("DICTIONARY" in encoding for encoding in column.encodings):
+            plain.add(name)
+    compressed = any(column.compression == "ZSTD" for column in columns)
+    return FileCoding(frozenset(delta_coded), frozenset(plain), compressed)
+
+
+def rows_of(folder: Location, paths: Sequence[str], declared: Any) -> Any:
+    """Return the rows of a table's files as a dataset, without the partition column.
+
+    Strings of tables without lists are dictionaries, in which form files are written.
+    """
+    # Imported lazily: it imports pandas, which commands that only read do not need.
+    import pyarrow.dataset as ds
+
+    fields = [field.remove_metadata() for field in declared if field.name != DATE]
+    texts = []
+    if not any(pa.types.is_nested(field.type) for field in fields):
+        texts = [field.name for field in fields if pa.types.is_string(field.type)]
+    names = pa.dictionary(pa.int32(), pa.string())
+    return ds.dataset(
+        [folder.join(path).path for path in paths],
+        schema=pa.schema([f.with_type(names) if f.name in texts else f for f in fields]),
+        filesystem=folder.filesystem,
+        format=ds.ParquetFileFormat(dictionary_columns=texts),
+    )
+
+
+def rewrite(
+    folder: Location,
+    coding: FileCoding,
+    rows: Any,
+    day: date,
+    declared: Any,
+    separate: str | None = None,
+) -> NewFile:
+    """Write rows of a table's files, read by `rows_of`, as one file.
+
+    For ``separate`` see `write_table`.
+    """
+    stored = stored_schema(declared)
+    for number, column in enumerate(rows.columns):
+        if pa.types.is_dictionary(column.type) and _repeat(column):
+            stored = stored.set(number, stored.field(number).with_type(column.type))
     written = write_table(
         folder.filesystem,
         folder.parent.path,
         folder.name,
-        rows.cast(stored_schema(declared)),
+        rows.cast(stored),
         number_of(day),
-        _delta_coded(first),
-        compress=_is_compressed(first),
+        coding.delta_coded,
+        coding.plain,
+        separate,
+        compress=coding.compressed,
     )
     return new_file(written, declared)
 
 
-def _is_compressed(metadata: Any) -> bool:
-    """Whether a file was written with ``compress``."""
-    groups = [metadata.row_group(number) for number in range(min(metadata.num_row_groups, 1))]
-    return any(
-        group.column(number).compression == "ZSTD"
-        for group in groups
-        for number in range(group.num_columns)
-    )
-
-
-def _delta_coded(metadata: Any) -> set[str]:
-    """Return the columns and members of lists that a file stores with delta encoding."""
-    if not metadata.num_row_groups:
-        return set()
-    group = metadata.row_group(0)
-    columns = [group.column(number) for number in range(group.num_columns)]
-    return {
-        column.path_in_schema.rpartition(".")[2] for column in columns if _DELTA in column.encodings
-    }
+def _repeat(column: Any) -> bool:
+    """Whether the strings of a dictionary column repeat enough to be stored uncompressed."""
+    distinct = max((len(chunk.dictionary) for chunk in column.chunks), default=0)
+    return distinct <= max(_NAMES, len(column) // _REPEATED)

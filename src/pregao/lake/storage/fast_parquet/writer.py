@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -60,7 +61,7 @@ def group_starts(rows: int, max_rows: int, sorted_by: Int64Array | None = None) 
     value reads few rows of others.
     """
     cuts = [0]
-    if sorted_by is not None:
+    if sorted_by is not None and rows >= MIN_GROUP:
         steps = np.diff(sorted_by)
         if steps.min(initial=0) >= 0:
             begins = [0, *(np.flatnonzero(steps) + 1).tolist(), rows]
@@ -216,6 +217,7 @@ def _compressed(page: bytes) -> bytes:
     return page[: at + 1] + varint(len(body) << 1) + rest + body
 
 
+@lru_cache(4_096)
 def _element(entry: Any) -> bytes:
     """Encode a column for the file's schema."""
     kind, element = entry.type, ThriftStruct()
