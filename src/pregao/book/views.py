@@ -77,11 +77,11 @@ def auction_levels(
         if least is None or abs(demand - supply) < least:
             balance, least = price, abs(demand - supply)
         demand -= 0 if bid is None else bid.size
-    near = (
+    near = [
         sorted(side.values(), key=lambda level: abs((level.price or 0) - balance))[:count]
         for side in by_price
-    )
-    return AuctionLevels(*near, balance)
+    ]
+    return AuctionLevels(near[0], near[1], balance)
 
 
 class QueuePosition(NamedTuple):

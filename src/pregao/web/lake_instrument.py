@@ -131,6 +131,7 @@ class LakeInstrument:
         self.base = midnight_ns(day)
         self._lake = lake
         self._tables = frozenset(lake.table_names())
+        self._day = day
         self._own = {"date": day, "channel": channel, "security_id": security_id}
 
     def _rows(self, table: str, sql: str, **values: Any) -> Any | None:
@@ -377,8 +378,8 @@ class LakeInstrument:
         ]
         at = {int(times[index]): index for index in crossed}
         for moment in self.books.series(sorted(at), max_replays=_MAX_REPLAYS):
-            near = None if moment.at_ns is None else auction_of(moment.book)
-            if near is not None:
+            near = auction_of(moment.book)
+            if near is not None and moment.at_ns is not None:
                 columns[at[moment.at_ns]] = near
 
     @cached_property
@@ -409,7 +410,7 @@ class LakeInstrument:
         if at is not None:
             end = int(np.searchsorted(trades.sent, self.base + at, side="right"))
         length = interval_ns(interval)
-        midnight = bars_midnight_ns(self._own["date"])
+        midnight = bars_midnight_ns(self._day)
         busted = trades.busted_at[:end]
         counts = (busted == NULL) | (busted > (LATEST if at is None else self.base + at))
         if since is not None:

@@ -110,8 +110,8 @@ class InstrumentHistory:
             (time, trade[_PRICE], trade[_SIZE], makes_last)
             for time, trade, makes_last in counted.values()
         ]
-        columns = np.array(rows, np.int64).reshape(-1, 4).T
-        return trade_bars(*columns, length_ns, 0)
+        time, price, size, sets_last = np.array(rows, np.int64).reshape(-1, 4).T
+        return trade_bars(time, price, size, sets_last, length_ns, 0)
 
 
 class LiveMarket:

@@ -213,7 +213,8 @@ def _check(lake: Location, unit: CommitUnit) -> None:
     """Refuse a unit with duplicate captures, or whose tables do not exist."""
     if len(set(unit.captures)) != len(unit.captures):
         raise UsageError(f"The unit {unit.unit_id} has a duplicate capture.")
-    tables = {part.table for part in (*unit.files, *unit.replaces)} | {LEDGER, intent_log.NAME}
+    tables = {LEDGER, intent_log.NAME}
+    tables |= {file.table for file in unit.files} | {rows.table for rows in unit.replaces}
     missing = sorted(name for name in tables if not lake.join(name, "_delta_log").exists())
     if missing:
         raise UsageError(f"{lake} has no table {', '.join(missing)}; create it before a commit.")

@@ -212,7 +212,7 @@ def _compressed(page: bytes) -> bytes:
         at += 1
     at += 1
     length = sum((byte & 127) << 7 * place for place, byte in enumerate(page[begin:at])) >> 1
-    body = _CODEC.compress(page[len(page) - length :], asbytes=True)
+    body: bytes = _CODEC.compress(page[len(page) - length :], asbytes=True)
     rest = page[at + 1 + at - begin : len(page) - length]
     return page[: at + 1] + varint(len(body) << 1) + rest + body
 
