@@ -28,6 +28,7 @@ from pregao.lake.execution.runner import (
     Task,
     ignore_progress,
 )
+from pregao.lake.execution.worker import RECEIVED
 
 SMALL_JOB = 1_000_000
 """Maximum number of messages of a job for which no processes are started.
@@ -41,19 +42,21 @@ WORKER_MEMORY = 1 << 30
 """Memory that a worker may need: no more are started by default than the machine has for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Worker:
     """Worker process and the connection to it."""
 
     process: int
     connection: Connection
+    idle: bool = False
+    """Whether it has completed a task and not yet received the next one."""
 
 
 class ProcessRunner(Runner):
     """Runs tasks in worker processes, which start at the first job that is worth it.
 
     If a worker dies, for example because the system has no more memory, its task runs again in a
-    new one, up to `MAX_ATTEMPTS` times.
+    new one, up to `MAX_ATTEMPTS` times. A task that an idle worker never received had no attempt.
     """
 
     def __init__(self, workers: int = 0) -> None:
@@ -124,17 +127,23 @@ class ProcessRunner(Runner):
                 running[worker.connection] = number, worker
                 _send(worker, job, tasks[number])
             for connection in wait(list(running)):
-                number, worker = running.pop(connection)
-                outcome = _received(worker)
-                if outcome is None:
+                number, worker = running[connection]
+                answer = _received(worker)
+                if answer == RECEIVED:
+                    worker.idle = False
+                    continue
+                del running[connection]
+                if answer is None:
                     code = self._ended(worker)
+                    attempts[number] -= worker.idle
                     if attempts[number] < MAX_ATTEMPTS:
                         waiting.appendleft(number)
                     else:
                         errors[number] = _died(job, number, len(tasks), code)
                     continue
+                worker.idle = True
                 self._idle.append(worker)
-                result, error = outcome
+                result, error = pickle.loads(answer)  # noqa: S301 - our own worker
                 if error is not None:
                     errors[number] = error
                     continue
@@ -169,14 +178,12 @@ def _send(worker: _Worker, job: Job[Any, Any], task: Any) -> None:
         worker.connection.send_bytes(pickled)
 
 
-def _received(worker: _Worker) -> tuple[Any, BaseException | None] | None:
-    """Return the result or error that a worker sent; None if it has died."""
+def _received(worker: _Worker) -> bytes | None:
+    """Return what a worker sent; None if it has died."""
     try:
-        pickled = worker.connection.recv_bytes()
+        return worker.connection.recv_bytes()
     except (EOFError, OSError):
         return None
-    outcome: tuple[Any, BaseException | None] = pickle.loads(pickled)  # noqa: S301 - our own worker
-    return outcome
 
 
 def _died(job: Job[Any, Any], number: int, count: int, code: int) -> PregaoError:

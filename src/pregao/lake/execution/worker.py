@@ -16,6 +16,8 @@ import pyarrow as pa
 from pregao.errors import PregaoError
 from pregao.lake.execution.runner import Job, Result, Task
 
+RECEIVED = b""
+"""Answer of a worker when it has received a task; that of the task follows."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 _last_job: Job[Any, Any] | None = None
@@ -36,6 +38,7 @@ def serve(connection: Connection) -> None:
     while True:
         try:
             pickled = connection.recv_bytes()
+            connection.send_bytes(RECEIVED)
         except (EOFError, OSError):
             return
         connection.send_bytes(_outcome(pickled))
