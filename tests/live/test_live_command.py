@@ -22,6 +22,9 @@ from pregao.cli.live.json_lines import data_of, status_data
 from pregao.cli.live.view import ViewSelection, draw, key_names, span
 from pregao.clock import SECOND
 from pregao.events import DefinitionChange, GapFound, InstrumentChanged, TradeBusted, TradeDone
+from pregao.exchange.engine.model.enums import TradingSession, TradingStatus
+from pregao.exchange.engine.model.events import SecurityGroupPhase
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.feed.channel.settings import ChannelState
 from pregao.live import (
     BookCopy,
@@ -37,8 +40,10 @@ from pregao.net.sockets import receive_socket
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
+from pregao.umdf.phases import GroupKey, Status
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
+from pregao.umdf.templates import END_OF_EVENT
 from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, running, unicast
 from tests.schemas.plain_facts import published_file
@@ -157,9 +162,9 @@ def test_errors_are_one_line(pregao, tmp_path):
 
 
 def test_a_named_schema_decodes_the_live_feed(pregao, tmp_path):
-    """Of its own version and of others."""
+    """Of its own version and of others; a value that it renames keeps its effect."""
     own = tmp_path / "own.xml"
-    own.write_bytes(published_file(17, settlDate="dayOfPrice"))
+    own.write_bytes(published_file(17, settlDate="dayOfPrice", PRE_OPEN="GATHERING"))
     for version, expected in ((17, date(2026, 5, 20)), (16, None)):
         values = {"securityID": 7, "matchEventIndicator": 0x80, "tradeDate": date(2026, 5, 21),
                   "mDEntryPx": 1, "mDEntryTimestamp": 1, "openCloseSettlFlag": 0, "priceType": 2,
@@ -167,17 +172,23 @@ def test_a_named_schema_decodes_the_live_feed(pregao, tmp_path):
         if version < 17:
             del values["settlDate"]
         message = SchemaCodec(bundled("umdf", version)).codec(28).encode(values)
+        item = SecurityGroupPhase(
+            "XX", TradingSession.REGULAR, TradingStatus.RESERVED, None, 20_000, None, 10**18
+        )
+        phase = FeedEncoder(version).write(item, END_OF_EVENT)
         for compiled in (None, False):
             config = replace(unicast(followed_at()[0]), schema_files=(str(own),))
-            payload = encode_packet(PacketHeader(51, 1, 1, 10**18), [message])
+            payload = encode_packet(PacketHeader(51, 1, 1, 10**18), [message, phase])
 
             def read(handler, payload=payload):
                 channel = handler.channels[51].channel
                 channel.receive(Stream.INCREMENTAL, "A", payload, 10**18)
-                return [dict(each.values) for each in channel.statistics(7).values()]
+                found = [dict(each.values) for each in channel.statistics(7).values()]
+                return found, channel.phases.phase(GroupKey("XX", "BVMF"))
 
             with running(config, compiled=compiled) as handler:
-                (values_read,) = handler.call(read)
+                (values_read,), phase_read = handler.call(read)
+            assert phase_read is Status.RESERVED
             assert values_read["dayOfPrice"] == expected
             assert "settlDate" not in values_read
     path = tmp_path / "live.toml"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pregao.errors import DecodeError, SchemaError, UsageError
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, bundled
 from pregao.schemas.registry import SCHEMA_PATH_VARIABLE, KnownSchema, Registry
+from tests.schemas.plain_facts import published_file
 
 PUBLISHED = """<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <!DOCTYPE xml>
@@ -158,6 +159,46 @@ def test_a_named_schema_reads_every_version_of_its_id(tmp_path):
     }
     assert registry.find(ENTRYPOINT_SCHEMA_ID, 6).version == 6
     assert registry.named() == [schema]
+
+
+@pytest.mark.parametrize("add", ["add_file", "name_file"])
+def test_values_that_a_file_renames_have_known_names_for_rules(tmp_path, add):
+    """000 §5.10.1: rules compare numbers, so a name that no bundled schema has must not matter."""
+    path = tmp_path / "umdf.xml"
+    names = {"PRE_OPEN": "GATHERING", "OPEN": "RUNNING", "PAUSE": "OPEN", "NEW": "FRESH"}
+    # A constant of template 12 refers to a renamed value.
+    source = published_file(17, **names).replace(b"MDUpdateAction.NEW", b"MDUpdateAction.FRESH")
+    # A value that no bundled schema has, under the name of another one.
+    own = b'<validValue name="PAUSE">33</validValue></enum>'
+    at = source.index(b"</enum>", source.index(b'<enum name="TradingSessionSubID"'))
+    path.write_bytes(source[:at] + own + source[at + len(b"</enum>") :])
+    shown, ruled = (
+        {member.value: member.name for member in schema.types["TradingSessionSubID"].members}
+        for schema in (named(add, path, known_names=known) for known in (False, True))
+    )
+    assert (shown[21], shown[17], shown[2], shown[33]) == ("GATHERING", "RUNNING", "OPEN", "PAUSE")
+    assert (ruled[21], ruled[17], ruled[2], ruled[4]) == ("PRE_OPEN", "OPEN", "PAUSE", "CLOSE")
+    assert ruled[33] == "PAUSE_33"
+    schema = named(add, path, known_names=True)
+    assert {field.constant for field in schema.by_id[16].fields if field.constant} == {
+        field.constant for field in bundled("umdf", 17).by_id[16].fields if field.constant
+    }
+    # Names of any version are known.
+    older = write_file(tmp_path, 16)
+    shown, ruled = (named(add, older, 16, known_names=known).types for known in (False, True))
+    assert ruled == shown
+
+
+def named(add, path, version=17, *, known_names):
+    registry = Registry(known_names=known_names)
+    getattr(registry, add)(path)
+    return registry.find(UMDF_SCHEMA_ID, version)
+
+
+def write_file(folder, version):
+    path = folder / f"umdf-{version}.xml"
+    path.write_bytes(published_file(version))
+    return path
 
 
 def test_a_schema_can_be_named_directly():

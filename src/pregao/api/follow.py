@@ -99,7 +99,8 @@ def follow(
             pass
 
         return _follow_legacy(names, wanted, classes, depth, from_the_start)
-    registry = Registry.from_environment([] if schema is None else [os.fspath(schema)])
+    named = [] if schema is None else [os.fspath(schema)]
+    registry = Registry.from_environment(named, known_names=True)
     return _follow_binary(names, wanted, classes, depth, from_the_start, registry)
 
 

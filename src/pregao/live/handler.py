@@ -81,7 +81,7 @@ class FeedHandler:
         if compiled is None and not kernels_compiled():
             warn_about_slowness()
         self.config = config
-        registry = Registry.from_environment(config.schema_files)
+        registry = Registry.from_environment(config.schema_files, known_names=True)
         self.channels = {
             each.number: new_live_channel(each, compiled=compiled, registry=registry)
             for each in config.channels

@@ -32,9 +32,13 @@ _MAX_INCLUDES = 16
 
 def load_schema(path: str | Path) -> Schema:
     """Read a schema file, with the files it includes from its own folder."""
+    return schema_from_tree(schema_tree(path))
+
+
+def schema_tree(path: str | Path) -> Element:
+    """Read the XML tree of a schema file, with the files it includes."""
     path = Path(path)
-    root = _included(read_tree(path), path, [path])
-    return schema_from_tree(root)
+    return _included(read_tree(path), path, [path])
 
 
 def schema_from_bytes(source: bytes, file_name: str = "<schema>") -> Schema:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -65,14 +66,10 @@ def bundled_values(protocol: str, enumeration: str) -> Mapping[str, int]:
     """
     with _lock:
         tree = _tree(protocol)
-    types = [kind for child in tree.children if child.tag == "types" for kind in child.children]
-    primitives = {kind.attributes["name"]: kind.attributes.get("primitiveType") for kind in types}
     found: dict[str, int] = {}
-    for kind in types:
-        if kind.tag != "enum" or kind.attributes["name"] != enumeration:
+    for kind, letters in _enumerations(tree):
+        if kind.attributes["name"] != enumeration:
             continue
-        encoding = kind.attributes["encodingType"]
-        letters = primitives.get(encoding, encoding) == "char"
         for member in kind.children:
             if member.tag == "validValue":
                 for name, text in member_states(member):
@@ -82,6 +79,64 @@ def bundled_values(protocol: str, enumeration: str) -> Mapping[str, int]:
     if not found:
         raise SchemaError(f"no bundled schema of {protocol} has an enumeration {enumeration}")
     return MappingProxyType(found)
+
+
+def _enumerations(tree: Element) -> Iterator[tuple[Element, bool]]:
+    """Yield the enumerations of a schema, and whether their values are letters."""
+    types = [kind for child in tree.children if child.tag == "types" for kind in child.children]
+    primitives = {kind.get("name"): kind.get("primitiveType") for kind in types}
+    for kind in types:
+        if kind.tag == "enum":
+            encoding = kind.get("encodingType")
+            yield kind, primitives.get(encoding, encoding) == "char"
+
+
+def with_known_names(tree: Element, protocol: str) -> Element:
+    """Return a schema whose values have names that the bundled schemas give them.
+
+    A file may rename values, as version 17 of UMDF did. Rules and tables know the bundled names:
+    under another name, a value would have no effect. A value that no bundled schema has keeps its
+    name, followed by its number if the bundled schemas give that name to another value.
+    """
+    renamed: dict[str, dict[str, str]] = {}
+    for kind, letters in _enumerations(tree):
+        enumeration = kind.get("name") or ""
+        try:
+            known = bundled_values(protocol, enumeration)
+        except SchemaError:
+            continue  # unknown, so that no rule is about it
+        newest = {value: name for name, value in known.items()}  # older names come first
+        for member in kind.children:
+            name, text = member.get("name") or "", member.text
+            if member.tag != "validValue" or not (len(text) == 1 if letters else text.isdecimal()):
+                continue
+            value = ord(text) if letters else int(text)
+            if known.get(name, value) != value or (name not in known and value in newest):
+                names = renamed.setdefault(enumeration, {})
+                names[name] = newest.get(value, f"{name}_{value}")
+    return _renamed(tree, renamed) if renamed else tree
+
+
+def _renamed(element: Element, renamed: Mapping[str, Mapping[str, str]]) -> Element:
+    """Return a tree with other names of enumerations' values, in references to them too."""
+    attributes = element.attributes
+    enumeration, dot, name = attributes.get("valueRef", "").strip().partition(".")
+    if dot and name in renamed.get(enumeration, ()):
+        attributes = {**attributes, "valueRef": f"{enumeration}.{renamed[enumeration][name]}"}
+    children = [_renamed(child, renamed) for child in element.children]
+    if element.tag == "enum":
+        names = renamed.get(attributes.get("name", ""), {})
+        children = [
+            replace(
+                child,
+                attributes={
+                    **child.attributes,
+                    "name": names.get(child.get("name") or "", child.get("name") or ""),
+                },
+            )
+            for child in children
+        ]
+    return replace(element, attributes=attributes, children=children)
 
 
 def bundled_name(protocol: str) -> str:

@@ -10,8 +10,15 @@ from pathlib import Path
 
 from pregao.errors import DecodeError, SchemaError, UsageError
 from pregao.sbe.model import Schema
-from pregao.sbe.xml import load_schema, schema_from_tree
-from pregao.schemas.bundle import PROTOCOLS, bundled, bundled_name, bundled_versions
+from pregao.sbe.xml import schema_from_tree, schema_tree
+from pregao.schemas.bundle import (
+    PROTOCOLS,
+    UMDF_SCHEMA_ID,
+    bundled,
+    bundled_name,
+    bundled_versions,
+    with_known_names,
+)
 from pregao.schemas.evolution import derive, evolves, known_versions
 from pregao.xml_tree import read_tree
 
@@ -40,8 +47,13 @@ class Registry:
     messages of its id, whatever version they have.
     """
 
-    def __init__(self, *, named: Iterable[Schema] = ()) -> None:
-        """Create a registry of the bundled schemas, to which files can be added."""
+    def __init__(self, *, named: Iterable[Schema] = (), known_names: bool = False) -> None:
+        """Create a registry of the bundled schemas, to which files can be added.
+
+        With ``known_names``, values of UMDF that a file renames have the names of the bundled
+        schemas: rules and tables need them.
+        """
+        self._known_names = known_names
         self._known: dict[tuple[int, int], KnownSchema] = {}
         self._loaded: dict[tuple[int, int], Schema] = {}
         self._named: dict[int, Schema] = {}
@@ -64,13 +76,15 @@ class Registry:
         return registry
 
     @classmethod
-    def from_environment(cls, schema_files: Iterable[str | Path] = ()) -> Registry:
+    def from_environment(
+        cls, schema_files: Iterable[str | Path] = (), *, known_names: bool = False
+    ) -> Registry:
         """Return the registry for a command.
 
         It has the bundled schemas, those of ``PREGAO_SCHEMA_PATH``, and ``schema_files``, which the
         user named and which are therefore used for messages of any version.
         """
-        registry = cls()
+        registry = cls(known_names=known_names)
         registry.add_path(os.environ.get(SCHEMA_PATH_VARIABLE, ""))
         for path in schema_files:
             registry.name_file(path)
@@ -79,7 +93,7 @@ class Registry:
     def add_file(self, path: str | Path) -> list[KnownSchema]:
         """Add a user's schema file: a published one, or one that defines several versions."""
         self._refuse_if_sealed()
-        schemas = _load(Path(path))
+        schemas = _load(Path(path), known_names=self._known_names)
         added: list[KnownSchema] = []
         for schema in schemas:
             key = schema.id, schema.version
@@ -123,7 +137,7 @@ class Registry:
 
     def name_file(self, path: str | Path) -> Schema:
         """Load a schema file of one version and use it for every message of its id."""
-        schemas = _load(Path(path))
+        schemas = _load(Path(path), known_names=self._known_names)
         if len(schemas) > 1:
             raise UsageError(
                 f"{path} defines {len(schemas)} versions, so none of them can be used for every "
@@ -205,12 +219,16 @@ class Registry:
             )
 
 
-def _load(path: Path) -> list[Schema]:
+def _load(path: Path, *, known_names: bool) -> list[Schema]:
     """Load all schemas of a file completely, so that errors show now and not in a decoder."""
     tree = read_tree(path)
     if not evolves(tree):
-        return [load_schema(path)]
-    return [schema_from_tree(derive(tree, each.number)) for each in known_versions(tree)]
+        trees = [schema_tree(path)]
+    else:
+        trees = [derive(tree, each.number) for each in known_versions(tree)]
+    if known_names and tree.get("id") == str(UMDF_SCHEMA_ID):
+        trees = [with_known_names(each, "umdf") for each in trees]
+    return [schema_from_tree(each) for each in trees]
 
 
 def _called(schema: Schema) -> str:

@@ -128,6 +128,29 @@ def test_000_14_2_an_auction_of_the_group_continues_in_pre_close_until_its_end()
     floor.check_feed()
 
 
+def test_000_14_2_an_auction_of_the_group_without_an_end_continues_in_pre_close():
+    floor = Floor(share(), share(OTHER), phase=CLOSE)
+    floor.do(SetGroupPhase("XX", RESERVED))
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 4, 10, session=2)
+    floor.do(SetGroupPhase("XX", FORBIDDEN))
+    *held, change = floor.last.market
+    assert [(each.security_id, each.status) for unit in held for each in unit.items] == [
+        (SHARE, RESERVED), (OTHER, RESERVED),
+    ]  # fmt: skip
+    assert [item.phase for item in change.items] == [FORBIDDEN]
+    floor.do(AdvanceTime(), after=60 * MINUTE)
+    assert not floor.last.market
+    floor.do(RejoinGroup(SHARE))
+    uncrossing, change = floor.last.market
+    assert [trade.size for trade in uncrossing.items if isinstance(trade, Trade)] == [4]
+    floor.order(BUY, 1, 10)
+    assert floor.reject_code() == 7029
+    floor.order(BUY, 1, 10, security_id=OTHER)
+    assert floor.reject_code() is None
+    floor.check_feed()
+
+
 def test_000_14_2_an_auction_that_has_reached_its_end_trades_before_pre_close():
     floor = Floor(phase=CLOSE)
     floor.do(SetGroupPhase("XX", RESERVED, open_time_ns=floor.now + MINUTE))

@@ -227,7 +227,7 @@ class UmdfDecoder(FramedMessageDecoder):
     def __init__(self, schema_files: Sequence[str] = ()) -> None:
         registry = Registry.bundled()
         if own := sbe_files(schema_files):
-            registry = Registry.from_environment(own)
+            registry = Registry.from_environment(own, known_names=True)
         plain = registry is Registry.bundled()
         self._tables = bundled_message_tables() if plain else message_tables(registry)
         super().__init__(BulkDecoder(registry))
