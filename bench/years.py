@@ -27,8 +27,9 @@ from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.storage.commit_unit import CommitUnit, NewFile
 from pregao.lake.storage.delta import visible_files
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import number_of, stored_schema
+from pregao.lake.storage.parquet import stored_schema
 from pregao.umdf.packets import PacketHeader, encode_packet
+from pregao.units import day_number
 
 SECTION = "years"
 _DAY = 86_400 * 10**9
@@ -148,7 +149,7 @@ def lookups(folder: Path) -> Iterator[Row]:
     lake = LakeStore(folder / "instruments")
     lake.ensure_tables(table_specs())
     for day in range(_DAYS):
-        number = number_of(_FIRST + timedelta(days=day))
+        number = day_number(_FIRST + timedelta(days=day))
         written = [
             write_rows(lake.location, _TABLE, orders(number, seed), number)
             for seed in range(_FILES)
@@ -201,7 +202,7 @@ def planning(folder: Path) -> Iterator[Row]:
 
 def linked(lake: LakeStore, files: int) -> Iterator[NewFile]:
     """Yield files of many days: one written file, hard-linked under many names."""
-    first = number_of(_FIRST)
+    first = day_number(_FIRST)
     written = write_rows(lake.location, _TABLE, orders(first, 0).slice(0, 1_000), first)
     (made,) = lake.new_files([written])
     folder = Path(lake.table_location(_TABLE).uri)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
@@ -18,24 +17,9 @@ MICROSECOND = 1_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-MAX_DURATION = 36_500 * DAY
-"""Maximum span: added to any market time, the sum still fits 64 bits."""
 
-MARKET_ZONE = "America/Sao_Paulo"
-"""Time zone of the market, by its name in the tz database."""
 _EARLIEST_NS = 10**17
 """Integers below it, 3 March 1973 in nanoseconds, are times in a larger unit."""
-
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)")
-_SPANS = {
-    "ns": 1,
-    "us": MICROSECOND,
-    "ms": MILLISECOND,
-    "s": SECOND,
-    "m": MINUTE,
-    "h": HOUR,
-    "d": DAY,
-}
 
 system_clock: Clock = time.time_ns
 
@@ -110,18 +94,3 @@ def nanoseconds(value: int) -> int:
         f"{value} is not a time in nanoseconds since 1970: they have 18 or 19 digits. If it is in "
         f"{unit}, append {zeros} zeros."
     )
-
-
-def parse_span(text: str, option: str) -> int:
-    """Parse a duration such as ``500ms`` or ``24h`` into nanoseconds; ``option`` is for errors."""
-    matched = _SPAN.fullmatch(text.strip().lower())
-    if matched is None:
-        raise UsageError(
-            f"{option} must be a duration such as 500ms, 10s, 5m, 24h or 7d, was {text!r}."
-        )
-    span = float(matched.group(1)) * _SPANS[matched.group(2)]
-    if not span <= MAX_DURATION:
-        raise UsageError(
-            f"{option} must be a duration of at most {MAX_DURATION // DAY}d, was {text!r}."
-        )
-    return round(span)

@@ -1,7 +1,7 @@
 """Events of a followed channel: small objects, in order of occurrence.
 
 Each one has the key of its packet in the incremental stream (None without one), the packet's
-sending time, and its reception time. Prices are mantissas of `pregao.feed.book_updates.PRICE_SCALE`
+sending time, and its reception time. Prices are mantissas of `pregao.units.PRICE_DECIMALS`
 digits, as in books.
 """
 

@@ -264,14 +264,23 @@ def test_the_audit_counts_equal_snapshots(lake, symbol):
         (lambda lake: lake.table("trades", engine="excel"), "engine must be one of .* was 'excel'"),
         (lambda lake: lake.table("trades", where="nothing = 1"), '"nothing" not found'),
         (lambda lake: lake.table("trades", prices="cents"), "one of decimal, float, was 'cents'"),
-        (lambda lake: lake.table("trades", tz="Mars"), "Unknown time zone 'Mars'"),
+        (
+            lambda lake: lake.table("trades", tz="Mars"),
+            "was 'Mars'",
+        ),
         (lambda lake: lake.table("trades", engine="duckdb", tz="Asia/Tokyo"), "must be UTC with"),
         (lambda lake: lake.sql("DROP TABLE trades"), "accepts one query"),
         (lambda lake: lake.sql("SELECT 1", engine="excel"), "'local', 'spark', was 'excel'"),
         (lambda lake: lake.book("NOBODY9"), "has no instrument NOBODY9"),
         (lambda lake: lake.book("PETR4", "noon"), "'noon' is not a valid time"),
-        (lambda lake: lake.book("PETR4", "2026-05-21", tz="Mars"), "Unknown time zone 'Mars'"),
-        (lambda lake: lake.book("PETR4", day="today"), "'today' is not a valid day"),
+        (
+            lambda lake: lake.book("PETR4", "2026-05-21", tz="Mars"),
+            "was 'Mars'",
+        ),
+        (
+            lambda lake: lake.book("PETR4", day="today"),
+            "day must be a date such as 2026-05-21",
+        ),
         (lambda lake: pregao.Lake("nowhere").tables, "nowhere is not a lake"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_simulated_day_is_the_commands(tmp_path):
         ({"legacy": "all"}, "legacy must be one of .* was 'all'"),
         ({"duration": "long"}, "must be a time such as .* was 'long'"),
         ({"loss": 2}, "loss: rate must be from 0 to 1, .* was '2'"),
-        ({"day": "today"}, "'today' is not a valid day"),
+        ({"day": "today"}, "day must be a date such as 2026-05-21, was 'today'"),
     ],
 )
 def test_a_day_that_cannot_be_is_refused(tmp_path, wish, words):

@@ -6,17 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.clock import (
-    DAY,
-    MILLISECOND,
-    MINUTE,
-    SECOND,
-    VirtualClock,
-    format_ns,
-    parse_ns,
-    parse_span,
-)
-from pregao.errors import UsageError
+from pregao.clock import SECOND, VirtualClock, format_ns, parse_ns
 
 
 @given(st.integers(0, 253402300799 * SECOND + 999_999_999))
@@ -64,26 +54,3 @@ def test_a_virtual_clock_moves_only_forward():
     assert clock.advance_to(20) == 20
     with pytest.raises(ValueError, match="cannot be moved back"):
         clock.advance_to(19)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0s", 0),
-        ("1ns", 1),
-        ("2us", 2_000),
-        ("500 ms", 500 * MILLISECOND),
-        ("1.5s", 1_500_000_000),
-        ("30M", 30 * MINUTE),
-        (" 24h ", DAY),
-        ("7d", 7 * DAY),
-    ],
-)
-def test_spans_are_read_exactly(text, expected):
-    assert parse_span(text, "--span") == expected
-
-
-@pytest.mark.parametrize("text", ["", "1", "-1h", "1w", "soon", "1h30m"])
-def test_an_invalid_duration_is_reported_with_the_option(text):
-    with pytest.raises(UsageError, match="--span must be a duration such as 500ms"):
-        parse_span(text, "--span")

@@ -18,13 +18,13 @@ from pregao.book.updates import (
     OrderChanged,
     OrderDeleted,
     RebuildEnded,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotOrder,
     SnapshotStarted,
     TopRemoved,
 )
+from pregao.units import Side
 
 BID, ASK = Side.BID, Side.ASK
 

@@ -20,7 +20,6 @@ from pregao.book.updates import (
     LevelOverlaid,
     MessagesMissing,
     RebuildEnded,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotLevel,
@@ -29,6 +28,7 @@ from pregao.book.updates import (
 )
 from pregao.book.views import BookLevel
 from pregao.errors import UsageError
+from pregao.units import Side
 from tests.book.support import ASK, BID, key
 
 KINDS = (

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 
 from pregao.book.array_book import FlatBook
 from pregao.book.priority_book import PriorityBook
-from pregao.book.updates import Side
+from pregao.units import Side
 from tests.book.support import ASK, BID, Feed, Story, fill, long_script, scripts
 
 

@@ -8,7 +8,8 @@ from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
 from pregao.book.queue_order import price_rank, priority, queue_order, ranked_price
 from pregao.book.update_rows import NULL
-from pregao.book.updates import MessageKey, Side, SnapshotEnded, SnapshotOrder, SnapshotStarted
+from pregao.book.updates import MessageKey, SnapshotEnded, SnapshotOrder, SnapshotStarted
+from pregao.units import Side
 
 KEY = MessageKey(1, 1)
 MANY = settings(max_examples=150, deadline=None)  # the first one compiles

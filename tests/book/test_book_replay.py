@@ -14,9 +14,9 @@ from pregao.book.priority_book import PriorityBook
 from pregao.book.replay import BookKind, Replay
 from pregao.book.state import FaultCode, State
 from pregao.book.update_rows import NULL, UpdateKind, UpdateRows, none_if_null, rows_of
-from pregao.book.updates import Side
 from pregao.book.views import BookLevel
 from pregao.errors import UsageError
+from pregao.units import Side
 from tests.book.support import BID, Feed, Story, long_script, position_in_side, scripts
 
 KINDS = [BookKind.PRIORITY, BookKind.POSITION]

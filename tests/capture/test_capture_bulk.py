@@ -22,7 +22,7 @@ from pregao.capture import (
     read_packets,
     split_points,
 )
-from pregao.capture import flows as flows_module
+from pregao.capture import blocks as blocks_module
 from pregao.errors import CaptureError
 from tests.capture.building import (
     RAW,
@@ -227,8 +227,8 @@ def test_a_flood_of_flows_is_refused_with_advice():
 
 
 def test_the_flow_table_finds_what_was_put_in_after_growing(monkeypatch):
-    monkeypatch.setattr(flows_module, "_FIRST_CAPACITY", 2)
-    table = flows_module.FlowTable("x", 1000)
+    monkeypatch.setattr(blocks_module, "_FIRST_CAPACITY", 2)
+    table = blocks_module.FlowTable("x", 1000)
     flows = [Flow("10.0.0.1", k, "10.0.0.2", 1) for k in range(40)]
     flows[7] = Flow("fd00::1", 7, "fd00::2", 1)
     assert [table.index(flow) for flow in flows] == list(range(40))

@@ -67,8 +67,8 @@ def test_a_lakes_path_is_relative_to_the_folder_of_the_file(elsewhere, tmp_path,
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ('lakes = "a"', 1, "unknown setting lakes; did you mean lake?"),
-        ('# a\n\n  colour = "red"', 3, "unknown setting colour; allowed are lake and tz."),
+        ('lakes = "a"', 1, "unknown setting lakes. Did you mean lake?"),
+        ('# a\n\n  colour = "red"', 3, "unknown setting colour. Allowed are lake and tz."),
         ('lake = "a"\n[zones]\na = 1', 2, "unknown setting zones"),
         ('lake = "a"\ntz = 3', 2, "tz must be a non-empty string, was 3."),
         ('tz = ""', 1, "tz must be a non-empty string, was ''."),

@@ -1,9 +1,9 @@
 """``pregao ui --demo``: its own exchange, which is followed, operated and traded on."""
 
-from pregao.book.updates import Side
 from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
 from pregao.entrypoint import ClientSettings
 from pregao.live import FeedHandler
+from pregao.units import Side
 from pregao.web.exchange_panel import ExchangePanel
 from pregao.web.json_routes import Parameters
 from pregao.web.live_market import LiveMarket

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.simulation.settings import SimulationSettings, parse_reset
 from pregao.exchange.simulation.simulation import Simulation
@@ -25,6 +24,7 @@ from pregao.umdf.layout import FRAMING_SIZE
 from pregao.umdf.packets import PacketDecoder, decode_header, encode_packet, frames
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
+from pregao.units import Side
 
 CHANNEL = 51
 LATENCY_NS = {"A": 9_000, "B": 12_500}

@@ -6,7 +6,6 @@ from collections import Counter
 from datetime import date
 from decimal import Decimal
 
-from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
 from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.settings import ChannelSettings, Join
@@ -15,6 +14,7 @@ from pregao.schemas.bundle import bundled
 from pregao.umdf import templates
 from pregao.umdf.packets import PacketHeader, encode_packet
 from pregao.umdf.streams import Stream
+from pregao.units import Side
 
 CHANNEL = 7
 CODEC = SchemaCodec(bundled("umdf", 16))

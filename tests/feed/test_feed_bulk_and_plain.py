@@ -10,7 +10,7 @@ from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
 from pregao.book.state import State
 from pregao.book.update_rows import NULL
-from pregao.book.updates import GapExcluded, GapPossible, Side
+from pregao.book.updates import GapExcluded, GapPossible
 from pregao.exchange.simulation.settings import SCHEMA_VERSIONS
 from pregao.feed.channel.follower import NO_EVENT, Follower, FollowerListener
 from pregao.feed.packet_keys import AFTER_PACKET, message_serial
@@ -18,6 +18,7 @@ from pregao.umdf import templates
 from pregao.umdf.gaps import GapItem
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import PacketKey
+from pregao.units import Side
 from tests.feed.channel_messages import (
     END,
     channel_reset,

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from pregao.book.updates import Side
 from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.event_batch import EventBatch
 from pregao.feed.channel.settings import Join
@@ -21,6 +20,7 @@ from pregao.feed.fastpath.channel import FastChannel
 from pregao.feed.fastpath.driver import DatagramColumns
 from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
+from pregao.units import Side
 from tests.feed.channel_days import (
     MARKETS,
     Faults,

@@ -5,13 +5,13 @@ from decimal import Decimal
 import pytest
 
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.feed.channel.follower import Follower, FollowerListener
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf import templates
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
 from pregao.umdf.sequencing import PacketKey
+from pregao.units import Side
 from tests.feed.feed_days import Lines
 
 CODEC = SchemaCodec(bundled("umdf", 16))

@@ -8,7 +8,6 @@ from decimal import Decimal
 import pytest
 
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.feed.legacy.book_updates import CHANGE, DELETE, DELETE_FROM, DELETE_THRU, NEW, OVERLAY
 from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
@@ -17,6 +16,7 @@ from pregao.legacy.messages import MessageReader
 from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.streams import MEGABOLSA, PUMA, LegacyStream
 from pregao.legacy.times import moment_ns
+from pregao.units import Side
 from tests.legacy.writing import (
     SENT,
     datagram,

@@ -6,10 +6,10 @@ import pytest
 
 from pregao.book.level_books import LevelsBook
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.clock import MILLISECOND
 from pregao.feed.channel.follower import Follower, FollowerListener
 from pregao.umdf.sequencing import PacketKey
+from pregao.units import Side
 from tests.feed.feed_days import Lines, packets_of, simulated
 
 

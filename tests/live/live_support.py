@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from decimal import Decimal
 from itertools import groupby
 
-from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
@@ -17,6 +16,7 @@ from pregao.live import FeedHandler, Line, LiveConfig, Replayer, ReplaySpeed, re
 from pregao.live.config import STREAMS
 from pregao.net.addresses import Address
 from pregao.umdf.survey.lines import Destination
+from pregao.units import Side
 from tests.net.net_support import LO, free_group, free_port
 
 NUMBER = 51

@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND, system_clock
 from pregao.errors import UsageError
 from pregao.events import GapFound
@@ -31,6 +30,7 @@ from pregao.live.legacy_recovery_requests import RecoveryRequester
 from pregao.live.legacy_recovery_transport import recovery_server
 from pregao.net.addresses import Address
 from pregao.umdf.streams import Stream
+from pregao.units import Side
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.legacy.writing import message, news, reset
 from tests.live.config_text import config_text

@@ -9,7 +9,6 @@ import tomllib
 
 import pytest
 
-from pregao.book.updates import Side
 from pregao.clock import SECOND, system_clock
 from pregao.errors import UsageError
 from pregao.exchange.host.market_data import FeedOutput
@@ -23,6 +22,7 @@ from pregao.legacy.recovery import GapFiller, MessageStore
 from pregao.legacy.streams import LegacyStream
 from pregao.live.config import parse_config
 from pregao.live.legacy_recovery_transport import connect_recovery, recovery_server
+from pregao.units import Side
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.net.net_support import free_port
 from tests.waiting import PATIENCE_S

@@ -8,7 +8,6 @@ import socket
 import numpy as np
 import pytest
 
-from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND, system_clock
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
@@ -21,6 +20,7 @@ from pregao.live.config import RecoveryGateways
 from pregao.live.legacy_recovery_requests import RecoveryRequester
 from pregao.net.addresses import Address
 from pregao.umdf.streams import Stream
+from pregao.units import Side
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.feed.test_feed_fastpath import datagrams
 from tests.live.test_live_hostile import failing

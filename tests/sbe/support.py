@@ -13,15 +13,8 @@ from pregao.errors import DecodeError
 from pregao.sbe.codec import MessageCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.model import Nature, snake_case
-from pregao.sbe.value_specs import (
-    MAX_DAY,
-    MAX_MANTISSA,
-    MIN_DAY,
-    ValueKind,
-    beyond_columns,
-    fits_column,
-    readings,
-)
+from pregao.sbe.value_specs import MAX_MANTISSA, ValueKind, beyond_columns, fits_column, readings
+from pregao.units import MAX_DAY, MIN_DAY
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 

@@ -6,7 +6,6 @@ import threading
 import httpx
 import pytest
 
-from pregao.book.updates import Side
 from pregao.exchange.engine.model.enums import (
     PriceBandMidpoint,
     PriceBandType,
@@ -14,6 +13,7 @@ from pregao.exchange.engine.model.enums import (
     ProtectionScope,
 )
 from pregao.feed.fastpath.channel import FastChannel
+from pregao.units import Side
 from pregao.web.server import PageServer, live_application
 from tests.exchange.host_desk import PETR4, VALE3
 from tests.waiting import PATIENCE_S, until

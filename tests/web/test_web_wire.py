@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pregao.book.replay import FullBook
 from pregao.book.state import State
 from pregao.book.update_rows import NULL
-from pregao.book.updates import Side
 from pregao.book.views import levels_of
+from pregao.units import Side
 from pregao.web.json_encoding import (
     LEVELS,
     MAX_QUEUE_ORDERS,

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from enum import Enum
 from typing import Any, Literal, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pregao.clock import nanoseconds, parse_ns
 from pregao.errors import UsageError
 from pregao.extras import require
+from pregao.units import parse_day, parse_zone
 
 UTC = "UTC"
 Time = int | str | datetime
@@ -31,22 +31,11 @@ def moment_ns(at: Time | Any, tz: str = UTC) -> int:
         return nanoseconds(at)
     text = at.isoformat() if isinstance(at, datetime) else str(at)
     try:
-        return parse_ns(text, time_zone(tz))
+        return parse_ns(text, parse_zone(tz, "tz"))
     except (ValueError, OverflowError):
         raise UsageError(
             f"{text!r} is not a valid time: use ISO 8601 such as '2026-05-21 10:00:00.5', "
             "nanoseconds since 1970, or a datetime."
-        ) from None
-
-
-def time_zone(tz: str) -> ZoneInfo:
-    """Return a time zone by name."""
-    try:
-        return ZoneInfo(tz)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UsageError(
-            f"Unknown time zone {tz!r}: use one such as 'America/Sao_Paulo' or 'UTC' (if the "
-            "system has no time zones, pip install tzdata)."
         ) from None
 
 
@@ -56,10 +45,7 @@ def day_from(day: date | str) -> date:
         return day.date()
     if isinstance(day, date):
         return day
-    try:
-        return date.fromisoformat(day)
-    except ValueError:
-        raise UsageError(f"{day!r} is not a valid day: use a date such as '2026-05-21'.") from None
+    return parse_day(day, "day")
 
 
 def listed(values: T | Iterable[T] | None) -> tuple[T, ...]:
@@ -163,7 +149,7 @@ def polars_typed(frame: Any, tz: str, prices: Prices) -> Any:
     for name, kind in frame.collect_schema().items():
         column = pl.col(name)
         if isinstance(kind, pl.Datetime) and kind.time_zone is None:
-            changed.append(column.dt.replace_time_zone("UTC").dt.convert_time_zone(tz))
+            changed.append(column.dt.replace_time_zone("UTC").dt.convert_parse_zone(tz, "tz"))
         elif isinstance(kind, pl.Decimal) and prices == "float":
             changed.append(column.cast(pl.Float64))
     return frame.with_columns(changed) if changed else frame

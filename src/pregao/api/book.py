@@ -8,7 +8,6 @@ from __future__ import annotations
 from pregao.api.book_levels import Level, Order, ladder_text, levels, orders
 from pregao.api.message import Message, Protocol
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.errors import UsageError
 from pregao.feed.channel.follower import Follower
 from pregao.notebook import book_text, ladder_html
@@ -17,6 +16,7 @@ from pregao.umdf import templates
 from pregao.umdf.packets import DecodedMessage, DecodedPacket, PacketFrame, PacketHeader
 from pregao.umdf.sequencing import PacketKey, version_distance
 from pregao.umdf.streams import Stream
+from pregao.units import Side
 
 
 class _Selected(Follower):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pregao.book.updates import Side
+from pregao.units import Side, price_of
 
 if TYPE_CHECKING:
     from pregao.book.views import BookLevel, BookOrder
@@ -33,22 +32,9 @@ class Order(NamedTuple):
     implied: bool
 
 
-def price(mantissa: int | None) -> Decimal | None:
-    """Return a price as a decimal; books keep it as an integer of ten-thousandths."""
-    return None if mantissa is None else Decimal(mantissa).scaleb(-_digits())
-
-
-@cache
-def _digits() -> int:
-    # Imported with the first price: opening a lake takes a third of the time without it.
-    from pregao.feed.book_updates import PRICE_SCALE
-
-    return PRICE_SCALE
-
-
 def levels(found: Iterable[BookLevel]) -> tuple[Level, ...]:
     """Return levels with decimal prices."""
-    return tuple(Level(price(each.price), each.size, each.orders) for each in found)
+    return tuple(Level(price_of(each.price), each.size, each.orders) for each in found)
 
 
 def orders(found: Iterable[BookOrder]) -> tuple[Order, ...]:
@@ -57,7 +43,7 @@ def orders(found: Iterable[BookOrder]) -> tuple[Order, ...]:
         Order(
             each.order_id,
             each.side,
-            price(each.price),
+            price_of(each.price),
             each.size,
             each.firm,
             each.insert_time_ns,

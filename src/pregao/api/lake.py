@@ -23,17 +23,16 @@ from pregao.api.arguments import (
     parameters,
     paths,
     polars_typed,
-    time_zone,
     timestamps_in,
 )
-from pregao.api.book_levels import Level, Order, ladder_text, levels, orders, price
+from pregao.api.book_levels import Level, Order, ladder_text, levels, orders
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.clock import format_ns
 from pregao.errors import UsageError
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.notebook import Report, book_text, ladder_html
+from pregao.units import Side, parse_zone, price_of
 
 if TYPE_CHECKING:
     from pregao.lake.books.replay_span import HistoricalBook
@@ -171,7 +170,7 @@ class Lake:
         if prices not in PRICES:
             raise UsageError(f"prices must be one of {', '.join(PRICES)}, was {prices!r}.")
         own = self._name(name, raw)
-        zone = time_zone(tz).key
+        zone = parse_zone(tz, "tz").key
         if zone != UTC and engine in ("duckdb", "spark"):
             raise UsageError(f"tz must be UTC with engine={engine!r}, was {tz!r}.")
         if engine == "polars":
@@ -220,7 +219,7 @@ class Lake:
         """
         if rows < 1:
             raise UsageError(f"rows must be at least 1, was {rows}.")
-        zone = time_zone(tz).key
+        zone = parse_zone(tz, "tz").key
         relation = self.table(
             name,
             engine="duckdb",
@@ -513,7 +512,7 @@ def _lake_book(moment: HistoricalBook) -> LakeBook:
         levels(bids),
         levels(asks),
         orders([order for side in Side for order in book.orders(side)]),
-        price(moment.last_price),
+        price_of(moment.last_price),
         moment.trade_volume,
         moment.sequence_version,
         moment.sequence_number,

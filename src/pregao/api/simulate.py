@@ -14,10 +14,10 @@ from pregao.exchange.simulation.settings import (
     Compression,
     LegacyDepth,
     SimulationSettings,
-    parse_duration,
     parse_moment,
 )
 from pregao.exchange.simulation.simulation import Simulation
+from pregao.units import parse_duration
 
 Rates = float | str | None
 """A share of packets (0.01), or one for each line (``A=0.01,B=0.02``)."""
@@ -81,7 +81,7 @@ def simulate(
         out=Path(output),
         seed=seed,
         instruments=instruments,
-        duration_ns=parse_duration(duration),
+        duration_ns=parse_duration(duration, "--duration"),
         schema_version=schema_version,
         trade_date=day_from(day),
         rate=rate,

@@ -16,15 +16,9 @@ from pregao.book.order_book import OrderBook
 from pregao.book.priority_book import MAX_ORDER_ID, PriorityBook
 from pregao.book.replay import BookState, FullBook
 from pregao.book.update_rows import NULL, UpdateKind, none_if_null, row_of
-from pregao.book.updates import (
-    MessageKey,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
-    Side,
-    SnapshotOrder,
-)
+from pregao.book.updates import MessageKey, OrderAdded, OrderChanged, OrderDeleted, SnapshotOrder
 from pregao.book.views import BookLevel, BookOrder
+from pregao.units import Side
 
 _MIN_CAPACITY = 64
 """Initial capacity in orders and levels; it doubles when the book is full."""

@@ -9,8 +9,8 @@ from enum import Enum
 import numpy as np
 
 from pregao.book.replay import FullBook
-from pregao.book.updates import Side
 from pregao.book.views import BookLevel, BookOrder
+from pregao.units import Side
 
 
 class DifferenceKind(Enum):

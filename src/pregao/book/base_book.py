@@ -18,7 +18,6 @@ from pregao.book.updates import (
     OrderDeleted,
     OrderUpdate,
     RebuildEnded,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotOrder,
@@ -27,6 +26,7 @@ from pregao.book.updates import (
     Update,
 )
 from pregao.book.views import LevelView
+from pregao.units import Side
 
 _OF_ORDERS: Final = (OrderAdded, OrderChanged, OrderDeleted)
 

@@ -19,11 +19,11 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
-    Side,
     SnapshotOrder,
     Update,
 )
 from pregao.book.views import BookLevel
+from pregao.units import Side
 
 
 class TopOfBook(BaseBook):

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from pregao.book.base_book import BaseBook, raise_inconsistent
 from pregao.book.state import FaultCode
-from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
+from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, SnapshotOrder
 from pregao.book.views import BookOrder, QueuePosition
+from pregao.units import Side
 
 
 class OrderBook(BaseBook):

@@ -13,8 +13,9 @@ from itertools import groupby
 from pregao.book.base_book import raise_inconsistent
 from pregao.book.order_book import OrderBook, order_of
 from pregao.book.state import FaultCode
-from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
+from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, SnapshotOrder
 from pregao.book.views import BookLevel, BookOrder
+from pregao.units import Side
 
 
 class PositionBook(OrderBook):

@@ -23,7 +23,6 @@ from pregao.book.updates import (
     LevelUpdate,
     MessagesMissing,
     RebuildEnded,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotLevel,
@@ -31,6 +30,7 @@ from pregao.book.updates import (
     TopRemoved,
 )
 from pregao.book.views import BookLevel
+from pregao.units import Side
 
 
 class PriceDepthBook(BookLifecycle):

@@ -13,7 +13,7 @@ import numpy as np
 from pregao.arrays import Int64Array, Uint8Array
 from pregao.book import _book_kernels
 from pregao.book.update_rows import NULL
-from pregao.book.updates import Side
+from pregao.units import Side
 
 PriceRank = tuple[bool, int]
 

@@ -18,9 +18,9 @@ from pregao.book import _kernels
 from pregao.book import _state_layout as w
 from pregao.book.state import FaultCode, State
 from pregao.book.update_rows import NULL, UpdateKind, UpdateRows, none_if_null
-from pregao.book.updates import Side
 from pregao.book.views import BookLevel, BookOrder, levels_of
 from pregao.errors import UsageError
+from pregao.units import Side
 
 Slots = npt.NDArray[np.int32]
 

@@ -26,7 +26,6 @@ from pregao.book.updates import (
     OrderChanged,
     OrderDeleted,
     RebuildEnded,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotLevel,
@@ -36,6 +35,7 @@ from pregao.book.updates import (
     Update,
 )
 from pregao.errors import UsageError
+from pregao.units import Side
 
 NULL: Final[int] = -(2**63)
 """Marks a missing value in every 64-bit column."""

@@ -6,20 +6,9 @@ A price is an integer mantissa, or None for an order without a price (market on 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
-
-class Side(IntEnum):
-    """A side of a book."""
-
-    BID = 0
-    ASK = 1
-
-    @property
-    def other(self) -> Side:
-        """The opposite side."""
-        return Side.ASK if self is Side.BID else Side.BID
+from pregao.units import Side
 
 
 class MessageKey(NamedTuple):

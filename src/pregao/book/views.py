@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from pregao.book.queue_order import price_rank
-from pregao.book.updates import Side
+from pregao.units import Side
 
 
 class BookLevel(NamedTuple):

@@ -15,11 +15,11 @@ from pregao.capture.blocks import (
     PADDING,
     SEGMENT_COLUMNS,
     Columns,
+    FlowTable,
     PacketBlock,
     SegmentBlock,
     join_columns,
 )
-from pregao.capture.flows import FlowTable
 from pregao.capture.fragments import FragmentLimits
 from pregao.capture.layers import (
     ETHERNET,

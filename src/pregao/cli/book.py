@@ -10,6 +10,7 @@ import typer
 
 from pregao.cli import options
 from pregao.clock import format_ns
+from pregao.units import price_text
 
 if TYPE_CHECKING:
     from pregao.book.views import BookLevel, BookOrder
@@ -93,23 +94,15 @@ def book(
 
 def levels_of(moment: HistoricalBook) -> tuple[list[BookLevel], list[BookLevel]]:
     """Return the levels of both sides, best first."""
-    from pregao.book.updates import Side
+    from pregao.units import Side
 
     bids, asks = (moment.book.levels(side) for side in Side)
     return bids, asks
 
 
-def price_text(mantissa: int | None) -> str | None:
-    """Return a price with four decimals."""
-    if mantissa is None:
-        return None
-    whole, part = divmod(abs(mantissa), 10_000)
-    return f"{'-' if mantissa < 0 else ''}{whole}.{part:04d}"
-
-
 def as_data(moment: HistoricalBook, depth: int, with_orders: bool) -> dict[str, Any]:
     """Return a book at a time as JSON-compatible data; prices are exact strings."""
-    from pregao.book.updates import Side
+    from pregao.units import Side
 
     data: dict[str, Any] = {
         "date": moment.instrument.date.isoformat(),
@@ -207,7 +200,7 @@ def _levels_table(moment: HistoricalBook, depth: int) -> _Shown:
 
 
 def _orders_table(moment: HistoricalBook, depth: int) -> _Shown:
-    from pregao.book.updates import Side
+    from pregao.units import Side
 
     columns = ["side", "place", "price", "size", "order", "firm", "in the queue since"]
     table = []

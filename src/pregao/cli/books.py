@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pregao.cli import options
-from pregao.clock import parse_span
+from pregao.units import parse_duration
 
 if TYPE_CHECKING:
     from pregao.lake.books.build import BookOptions, DayReport
@@ -75,7 +75,7 @@ def books(
         channels=tuple(sorted(channels or ())),
         symbols=tuple(option_values.parts(symbol)),
         depth=depth,
-        interval_ns=parse_span(checkpoint_every, "--checkpoint-every"),
+        interval_ns=parse_duration(checkpoint_every, "--checkpoint-every"),
     )
     options.check()
     check_report(report)

@@ -12,17 +12,17 @@ name the file and the line.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import tzinfo
 from pathlib import Path
 from typing import NoReturn
 
 from pregao.errors import UsageError
+from pregao.name_matching import did_you_mean
 from pregao.safe_io.documents import DocumentError, parse_toml, read_file
+from pregao.units import parse_zone
 
 FILE = "pregao.toml"
 LAKE_VARIABLE = "PREGAO_LAKE"
@@ -82,15 +82,15 @@ def read_configuration(path: Path) -> Configuration:
     for name, value in entries.items():
         line = _line_of(name, text)
         if name not in _ENTRIES:
-            near = difflib.get_close_matches(name.lower(), _ENTRIES, 1)
-            hint = f"did you mean {near[0]}?" if near else f"allowed are {' and '.join(_ENTRIES)}"
-            _fail(path, line, f"unknown setting {name}; {hint}")
+            allowed = f" Allowed are {' and '.join(_ENTRIES)}."
+            hint = did_you_mean(name, _ENTRIES, 1, otherwise=allowed)
+            _fail(path, line, f"unknown setting {name}.{hint}".rstrip("."))
         if not isinstance(value, str) or not value.strip():
             _fail(path, line, f"{name} must be a non-empty string, was {value!r}")
     lake, tz = entries.get("lake"), entries.get("tz")
     if tz is not None:
         try:
-            zone(tz, "tz")
+            parse_zone(tz, "tz")
         except UsageError as error:
             _fail(path, _line_of("tz", text), str(error).rstrip("."))
     return Configuration(path, None if lake is None else _from(path.parent, lake), tz)
@@ -123,23 +123,3 @@ def default_lake() -> str:
             f'No lake given: use --lake DIR, set {LAKE_VARIABLE}, or put lake = "DIR" into {FILE}.'
         )
     return lake
-
-
-def zone(name: str, option: str) -> tzinfo:
-    """Return a time zone by name."""
-    import zoneinfo
-
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        known = sorted(zoneinfo.available_timezones())
-    if not known:
-        raise UsageError(
-            f"{option}: this machine has no time zone database; run `pip install tzdata`."
-        )
-    short = {each.rpartition("/")[2].lower(): each for each in known}
-    full = {each.lower(): each for each in known}
-    wanted = name.strip().lower().replace(" ", "_")
-    near = difflib.get_close_matches(wanted, [*full, *short], 1, 0.6)
-    hint = f" Did you mean {full.get(near[0]) or short[near[0]]}?" if near else ""
-    raise UsageError(f"{option} must be a time zone such as America/Sao_Paulo, was {name!r}.{hint}")

@@ -35,12 +35,13 @@ _BOUND = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*([0-9][^\s,]*)")
 
 def check_configuration() -> Iterator[Finding]:
     """Report the configuration of all commands and its source."""
-    from pregao.cli.config import FILE, LAKE_VARIABLE, ZONE_VARIABLE, configuration, zone
+    from pregao.cli.config import FILE, LAKE_VARIABLE, ZONE_VARIABLE, configuration
+    from pregao.units import parse_zone
 
     try:
         found = configuration()
         if value := os.environ.get(ZONE_VARIABLE):
-            zone(value, ZONE_VARIABLE)
+            parse_zone(value, ZONE_VARIABLE)
     except UsageError as error:
         remedy = "Fix the setting named in the error; docs/cli.md lists the settings."
         yield problem("configuration", str(error), remedy)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
 import typer
 
 from pregao.cli import options
-from pregao.clock import MARKET_ZONE
 from pregao.errors import UsageError
+from pregao.units import MARKET_ZONE
 
 if TYPE_CHECKING:
     from pregao.lake.books.selection import BookSelection

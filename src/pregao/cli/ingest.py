@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pregao.cli import options
-from pregao.clock import parse_span
 from pregao.errors import UsageError
 from pregao.extras import installed, require
 from pregao.lake.execution.runner import EngineName
+from pregao.units import parse_duration
 
 if TYPE_CHECKING:
     from pregao.lake.execution.runner import Runner
@@ -107,7 +107,7 @@ def ingest(
     channels = option_values.numbers(channel, "--channel", 255)
     settings = IngestOptions(
         target_bytes=parse_size(range_size, "--range-size") or 1,
-        skew_ns=parse_span(max_feed_skew, "--max-feed-skew"),
+        skew_ns=parse_duration(max_feed_skew, "--max-feed-skew"),
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
         streams=tuple((str(d), s.value) for d, s in option_values.streams(stream).items()),

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pregao.cli import options
-from pregao.clock import parse_span
 from pregao.errors import UsageError
+from pregao.units import parse_duration
 
 if TYPE_CHECKING:
     from pregao.lake.drop.drop import DropResult
@@ -385,7 +385,7 @@ def vacuum(
 
     store = LakeStore(lake)
     store.require()
-    limit = parse_span(older_than, "--older-than")
+    limit = parse_duration(older_than, "--older-than")
     done = remove_orphans(store, older_than_ns=limit, dry_run=dry_run)
     removed = done.files
     if as_json:

@@ -9,10 +9,10 @@ from datetime import UTC, date, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from pregao.cli.config import configuration
-from pregao.cli.config import zone as zone_of
 from pregao.clock import format_ns, parse_ns
 from pregao.errors import UsageError
 from pregao.lake.execution.runner import EngineName
+from pregao.units import parse_day, parse_zone
 
 _ANOTHER_ZONE = timezone(timedelta(hours=1))
 LATEST_NS = (1 << 63) - 1
@@ -50,7 +50,7 @@ def moment(text: str | None, option: str, tz: str | None = None) -> int | None:
     if text is None:
         return None
     zone_name = tz or configuration().tz or "UTC"
-    zone = UTC if zone_name == "UTC" else zone_of(zone_name, "--tz")
+    zone = UTC if zone_name == "UTC" else parse_zone(zone_name, "--tz")
     try:
         when = parse_ns(text, zone)
     except (ValueError, OverflowError):
@@ -108,10 +108,7 @@ def days(values: Iterable[str] | None) -> list[date]:
     """Parse dates, comma-separated or from a repeated option."""
     found = []
     for part in parts(values):
-        try:
-            found.append(date.fromisoformat(part))
-        except ValueError:
-            raise UsageError(f"--date must be a date such as 2026-05-21, was {part!r}.") from None
+        found.append(parse_day(part, "--date"))
     return found
 
 

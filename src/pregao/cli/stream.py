@@ -86,17 +86,17 @@ def stream(
     """
     from pregao.cli import option_values
     from pregao.cli.output_files import check_report
-    from pregao.clock import parse_span
     from pregao.lake.datasource.options import parse_size
     from pregao.lake.datasource.rolling_files import RollingFiles
     from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.streaming.stream import StreamPace, follow_locally, follow_on_spark
     from pregao.lake.streaming.stream_ingest import StreamIngest
+    from pregao.units import parse_duration
 
     option_values.check_engine(engine, master, conf)
     check_report(report)
     channels = option_values.numbers(channel, "--channel", 255)
-    skew_ns = parse_span(max_feed_skew, "--max-feed-skew")
+    skew_ns = parse_duration(max_feed_skew, "--max-feed-skew")
     options = IngestOptions(
         target_bytes=parse_size(range_size, "--range-size") or 1,
         skew_ns=skew_ns,
@@ -107,11 +107,11 @@ def stream(
     )
     pace = StreamPace(
         once=once,
-        interval_ns=parse_span(interval, "--interval"),
+        interval_ns=parse_duration(interval, "--interval"),
         max_bytes=parse_size(batch_size, "--batch-size") or 1,
         holdback_ns=skew_ns,
     )
-    files = RollingFiles(captures, parse_span(quiet_period, "--quiet-period"))
+    files = RollingFiles(captures, parse_duration(quiet_period, "--quiet-period"))
     if not set("*?[") & set(captures) and files.folder.info() is None:
         raise UsageError(f"{captures}: no such folder; create it first.")
 

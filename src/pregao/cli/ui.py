@@ -15,10 +15,10 @@ import typer
 
 from pregao import extras
 from pregao.cli import options
-from pregao.cli.config import LAKE_VARIABLE, configuration, default_lake, zone
+from pregao.cli.config import LAKE_VARIABLE, configuration, default_lake
 from pregao.cli.ep import command
-from pregao.clock import MARKET_ZONE
 from pregao.errors import UsageError
+from pregao.units import MARKET_ZONE, parse_zone
 
 if TYPE_CHECKING:
     from pregao.live.config import LiveConfig
@@ -95,7 +95,7 @@ def ui(
     if exchange is not None and live is None:
         raise UsageError("--exchange requires --live: it is the exchange that sends that feed.")
     extras.require("starlette", "uvicorn", "websockets")
-    shown = zone(tz or configuration().tz or MARKET_ZONE, "--tz")
+    shown = parse_zone(tz or configuration().tz or MARKET_ZONE, "--tz")
     from pregao.live.config import read_config
     from pregao.web.origin_guard import read_token
     from pregao.web.server import PageServer

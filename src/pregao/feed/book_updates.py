@@ -20,7 +20,6 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotOrder,
@@ -33,6 +32,7 @@ from pregao.feed.messages import BookColumns
 from pregao.umdf import templates
 from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.templates import UpdateAction, by_name
+from pregao.units import PRICE_DECIMALS, Side
 
 ACTION_VALUES: Final[Mapping[int, UpdateKind]] = {
     UpdateAction.NEW: UpdateKind.ADD,
@@ -59,8 +59,6 @@ BOOK_TEMPLATES: Final = (
     templates.EMPTY_BOOK,
 )
 """Messages about one instrument that change its book."""
-PRICE_SCALE: Final = 4
-"""Decimal places of a price: a book's prices are mantissas of that scale."""
 
 UNKNOWN: Final = 255
 """Code of an unknown side or action."""
@@ -125,7 +123,7 @@ LEVEL_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
 
 def mantissa(price: Any) -> int | None:
     """Convert a price to a mantissa."""
-    return None if price is None else int(price.scaleb(PRICE_SCALE))
+    return None if price is None else int(price.scaleb(PRICE_DECIMALS))
 
 
 def book_update(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from pregao.book.updates import Side
 from pregao.feed.book_updates import SIDES
 from pregao.feed.listener import EventMessage
 from pregao.umdf import templates
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import DecodedPacket
 from pregao.umdf.sequencing import PacketKey, covers, is_sequence_version
+from pregao.units import Side
 
 T = TypeVar("T")
 

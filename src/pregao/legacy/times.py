@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from functools import lru_cache
 
-from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
+from pregao.units import midnight_ns
 
-_EPOCH = date(1970, 1, 1).toordinal()
 _MAX_DIGITS = 17
 """Digits of a timestamp; Python refuses to convert very long digit strings."""
 DAY_DIGITS = 1_000_000_000
@@ -86,7 +86,7 @@ def _day_ns(number: int | None) -> int | None:
         day = date(year, number // 100 % 100, number % 100)
     except ValueError:
         return None
-    return (day.toordinal() - _EPOCH) * DAY
+    return midnight_ns(day)
 
 
 def _number(value: Digits) -> int | None:

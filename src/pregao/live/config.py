@@ -33,20 +33,20 @@ An error names the file, the table and the entry.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pregao.clock import parse_span
 from pregao.errors import PregaoError, UsageError
 from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.legacy.streams import PLATFORMS
+from pregao.name_matching import did_you_mean
 from pregao.net.addresses import Address, parse_address
 from pregao.net.sockets import BUFFER_BYTES
 from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.umdf.streams import Stream
+from pregao.units import parse_duration
 
 STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
 BACKUP_FEED = "C"
@@ -228,16 +228,17 @@ class _Reading:
     def fail(self, entry: str, why: str) -> NoReturn:
         """Raise a `UsageError` that names the entry."""
         where = ".".join(part for part in (self._at, entry) if part)
-        raise UsageError(f"{self._name}: {where} {why}.") from None
+        end = "" if why.endswith("?") else "."
+        raise UsageError(f"{self._name}: {where} {why}{end}") from None
 
     def names(self, table: Mapping[str, Any], known: Iterable[str]) -> None:
         """Reject entries with unknown names."""
         known = list(known)
         for entry in table:
             if entry not in known:
-                near = difflib.get_close_matches(entry, known, 1)
-                hint = f"did you mean {near[0]}" if near else f"entries are {', '.join(known)}"
-                self.fail(entry, f"is not a known entry; {hint}")
+                entries = f" Entries are {', '.join(known)}"
+                hint = did_you_mean(entry, known, 1, otherwise=entries)
+                self.fail(entry, f"is not a known entry.{hint}")
 
     def switch(self, table: Mapping[str, Any], name: str) -> bool:
         """Return a boolean entry, False if it is missing."""
@@ -309,7 +310,7 @@ def _settings(
         text = reading.text(table, entry)
         if text is not None:
             try:
-                values[setting] = parse_span(text, entry)
+                values[setting] = parse_duration(text, entry)
             except UsageError as error:
                 reading.fail("", str(error).rstrip("."))
     for entry in _NUMBERS:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from types import SimpleNamespace
 
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.book.views import BookLevel
 from pregao.events import ChannelEvent
-from pregao.feed.book_updates import PRICE_SCALE
 from pregao.feed.channel.channel_base import FeedChannel
 from pregao.notebook import book_text, ladder_html
 from pregao.umdf.sequencing import PacketKey
+from pregao.units import Side, price_of
 
 
 def _with_decimals(levels: Iterable[BookLevel]) -> list[SimpleNamespace]:
     """Return levels with decimal prices, to show them."""
     return [
         SimpleNamespace(
-            price=None if price is None else Decimal(price).scaleb(-PRICE_SCALE),
+            price=price_of(price),
             size=size,
             orders=orders,
         )

@@ -15,7 +15,8 @@ from pregao.sbe import _kernels
 from pregao.sbe._from_wire import decode_text
 from pregao.sbe.arrow import column_type, enum_index_type
 from pregao.sbe.model import Block, Nature
-from pregao.sbe.value_specs import MAX_DAY, MAX_MANTISSA, MIN_DAY, ValueKind, ValueSpec, readings
+from pregao.sbe.value_specs import MAX_MANTISSA, ValueKind, ValueSpec, readings
+from pregao.units import MAX_DAY, MIN_DAY
 
 _INT64 = np.iinfo(np.int64)
 _KERNELS = {

@@ -11,14 +11,8 @@ from typing import Any
 
 from pregao.errors import FieldRangeError
 from pregao.sbe._source import BoundedCache
-from pregao.sbe.value_specs import (
-    EPOCH_ORDINAL,
-    MAX_DAY,
-    MAX_MANTISSA,
-    MIN_DAY,
-    ValueKind,
-    ValueSpec,
-)
+from pregao.sbe.value_specs import MAX_MANTISSA, ValueKind, ValueSpec
+from pregao.units import MAX_DAY, MIN_DAY, date_of
 
 Converter = Callable[[Any], Any]
 _EXACT = Context(prec=60)
@@ -84,7 +78,7 @@ def _date_converter(reading: ValueSpec) -> Converter:
             return None
         if not MIN_DAY <= day <= MAX_DAY:
             return day  # the rest of the message is valid without it
-        return date.fromordinal(EPOCH_ORDINAL + day)
+        return date_of(day)
 
     return convert
 

@@ -14,14 +14,8 @@ from typing import Any
 
 from pregao.sbe._from_wire import Converter
 from pregao.sbe.model import Nature
-from pregao.sbe.value_specs import (
-    EPOCH_ORDINAL,
-    MAX_DAY,
-    MAX_MANTISSA,
-    MIN_DAY,
-    ValueKind,
-    ValueSpec,
-)
+from pregao.sbe.value_specs import MAX_MANTISSA, ValueKind, ValueSpec
+from pregao.units import MAX_DAY, MIN_DAY, day_number
 
 EXACT = Context(
     prec=60, Emin=-60, Emax=60, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow]
@@ -152,7 +146,7 @@ def _date_encoder(reading: ValueSpec) -> Converter:
         if value is None:
             return _null(reading)
         if isinstance(value, date):
-            day = value.toordinal() - EPOCH_ORDINAL
+            day = day_number(value)
         elif type(value) is int and not MIN_DAY <= value <= MAX_DAY:
             day = value  # a day number that is not a valid date, which other senders may use
         else:

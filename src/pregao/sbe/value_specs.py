@@ -32,11 +32,6 @@ MAX_SIGNED = (1 << 63) - 1
 DECIMAL_DIGITS = 18
 MAX_MANTISSA = 10**DECIMAL_DIGITS - 1
 """Largest mantissa of a decimal value."""
-EPOCH_ORDINAL = 719_163
-"""1970-01-01 as a proleptic Gregorian ordinal."""
-MIN_DAY = 1 - EPOCH_ORDINAL
-MAX_DAY = 3_652_059 - EPOCH_ORDINAL
-"""9999-12-31, the last date of Python."""
 
 _UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
 _SINGLE_BYTE = ("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin-1", "latin1")

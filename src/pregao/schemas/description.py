@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
 from pregao.errors import SchemaError, UsageError
+from pregao.name_matching import did_you_mean
 from pregao.sbe.model import (
     Block,
     Composite,
@@ -96,9 +96,8 @@ def described(schema: Schema, name: str) -> dict[str, Any]:
     if kinds:
         # Names may differ in case only: prefer the exact one.
         return {**_type(schema.types.get(name, kinds[0])), **_origin(schema)}
-    names = {each.lower(): each for each in (*schema.by_name, *schema.types)}
-    near = difflib.get_close_matches(name.lower(), names, 1, 0.5)
-    hint = f" Did you mean {names[near[0]]}?" if near else " `pregao schema` lists all names."
+    names = (*schema.by_name, *schema.types)
+    hint = did_you_mean(name, names, 1, 0.5, " `pregao schema` lists all names.")
     raise SchemaError(
         f"{name!r} is neither a message nor a type of schema {_VERSION_OF.format(schema)}.{hint}"
     )

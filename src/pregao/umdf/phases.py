@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pregao.clock import DAY
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     HIGH_PRICE,
@@ -31,6 +30,7 @@ from pregao.umdf.templates import (
     by_name,
     value_names,
 )
+from pregao.units import day_of
 
 RESET_WITH_THE_SESSION = frozenset(
     {
@@ -46,11 +46,6 @@ RESET_WITH_THE_SESSION = frozenset(
 
 Code = int | str | None
 """A decoded enumeration value: its name, or its number if it has none, or null."""
-
-SAO_PAULO_NS: Final = -3 * 3600 * 1_000_000_000
-"""Offset of Brasília time from UTC; there has been no daylight saving time since 2019."""
-
-T = TypeVar("T", int, npt.NDArray[np.int64])
 
 NOT_LAST_CONDITIONS: Final = OUT_OF_SEQUENCE
 """Bits of ``tradeCondition``; a trade with any of them does not set the last price."""
@@ -336,21 +331,11 @@ class Phases:
 # --- Trading days ---
 
 
-def day_of(time_ns: T) -> T:
-    """Return the day of a time, or of a column of times, as days since 1970."""
-    return (time_ns + SAO_PAULO_NS) // DAY
-
-
 def day_of_packets(
     sending_time_ns: npt.NDArray[np.int64], capture_time_ns: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the days of packets; a sending time of 0 means none."""
     return day_of(np.where(sending_time_ns > 0, sending_time_ns, capture_time_ns))
-
-
-def day_begins_ns(day: int) -> int:
-    """Return the start of a day, in UTC nanoseconds."""
-    return day * DAY - SAO_PAULO_NS
 
 
 # --- Last price ---

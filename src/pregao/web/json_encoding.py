@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,10 @@ import numpy as np
 from pregao.arrays import Int64Array
 from pregao.book.replay import FullBook
 from pregao.book.update_rows import NULL
-from pregao.book.updates import Side
 from pregao.book.views import BookLevel, auction_levels
-from pregao.clock import SECOND
 from pregao.lake.books.replay_span import HistoricalBook
+from pregao.units import Side, midnight_ns
 
-EPOCH = date(1970, 1, 1)
-_DAY_NS = 86_400 * SECOND
 LEVELS = 40
 """Levels per side."""
 QUEUES = 12
@@ -38,11 +34,6 @@ AUCTION_LEVELS = 40
 def dumped(data: Any) -> str:
     """Return compact JSON; raise `ValueError` for NaN and infinities, which JSON lacks."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def midnight_ns(day: date) -> int:
-    """Return midnight UTC of a day, in nanoseconds since 1970."""
-    return (day - EPOCH).days * _DAY_NS
 
 
 def number(value: int) -> int | None:

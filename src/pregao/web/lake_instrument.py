@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.lake.analytics.bars import interval_ns, is_interval, known_intervals
-from pregao.lake.analytics.bars import midnight_ns as bars_midnight_ns
 from pregao.lake.books.book_at import open_books
 from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers
 from pregao.lake.books.replay_span import LATEST
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS, bound_rows
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.web.json_encoding import auction_of, midnight_ns, moment_data, number, trade_bars
+from pregao.units import day_begins_ns, day_number, midnight_ns
+from pregao.web.json_encoding import auction_of, moment_data, number, trade_bars
 
 DEPTH = 10
 """Levels per side of a tick."""
@@ -410,7 +410,7 @@ class LakeInstrument:
         if at is not None:
             end = int(np.searchsorted(trades.sent, self.base + at, side="right"))
         length = interval_ns(interval)
-        midnight = bars_midnight_ns(self._day)
+        midnight = day_begins_ns(day_number(self._day))
         busted = trades.busted_at[:end]
         counts = (busted == NULL) | (busted > (LATEST if at is None else self.base + at))
         if since is not None:

@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 
 from pregao._version import __version__
-from pregao.errors import UsageError
 from pregao.lake.analytics.latency import MEASURES
 from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.sql.bound_queries import bound_rows
@@ -17,7 +16,7 @@ from pregao.lake.storage.lake_store import LakeStore
 from pregao.name_matching import folded, nearness
 from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.umdf.news import NewsParts
-from pregao.web.json_encoding import midnight_ns
+from pregao.units import midnight_ns
 from pregao.web.lake_instrument import LakeInstrument
 
 Query = tuple[tuple[str, ...], str]
@@ -384,11 +383,3 @@ def offset_s(day: date, zone: tzinfo) -> int:
     """Return the UTC offset of a zone at noon of a day, in seconds."""
     offset = datetime.combine(day, time(12), UTC).astimezone(zone).utcoffset()
     return 0 if offset is None else round(offset.total_seconds())
-
-
-def parse_day(text: str) -> date:
-    """Parse a date parameter."""
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"day must be a date such as 2026-05-21, was {text[:60]!r}.") from None

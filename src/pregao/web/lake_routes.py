@@ -9,11 +9,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import PregaoError, UsageError
+from pregao.units import parse_day
 from pregao.web import json_routes
 from pregao.web.json_encoding import dumped
 from pregao.web.json_routes import Answer, Budget, Parameters, parse_table, received_text
 from pregao.web.lake_instrument import TAPE, LakeInstrument
-from pregao.web.lake_market import LakeMarket, parse_day
+from pregao.web.lake_market import LakeMarket
 
 KINDS = ("trade", "gap", "phase")
 _DAYS_NS = 4 * 86_400 * SECOND
@@ -29,7 +30,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         return json_routes.answer(path, ask, budget)
 
     def own(given: Parameters) -> LakeInstrument:
-        day = parse_day(given.text("day"))
+        day = parse_day(given.text("day"), "day")
         channel = given.whole("channel", minimum=0, maximum=255)
         return market.instrument(day, channel, given.whole("id", minimum=0))
 
@@ -105,7 +106,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         answer("/api/about", lambda _given: market.about()),
         answer(
             "/api/instruments",
-            lambda given: market.search(parse_day(given.text("day")), given.text("q", "")),
+            lambda given: market.search(parse_day(given.text("day"), "day"), given.text("q", "")),
         ),
         answer("/api/instrument", lambda given: own(given).about),
         answer("/api/book", lambda given: own(given).book(at(given))),
@@ -119,12 +120,12 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         answer("/api/heatmap", heatmap),
         answer("/api/bars", bars),
         answer("/api/auctions", lambda given: own(given).auctions),
-        answer("/api/health", lambda given: market.health(parse_day(given.text("day")))),
-        answer("/api/news", lambda given: market.news(parse_day(given.text("day")))),
+        answer("/api/health", lambda given: market.health(parse_day(given.text("day"), "day"))),
+        answer("/api/news", lambda given: market.news(parse_day(given.text("day"), "day"))),
         answer(
             "/api/latency",
             lambda given: market.latency(
-                parse_day(given.text("day")), given.whole("channel", minimum=0, maximum=255)
+                parse_day(given.text("day"), "day"), given.whole("channel", minimum=0, maximum=255)
             ),
         ),
         WebSocketRoute("/ws/replay", replay),

@@ -17,7 +17,6 @@ import numpy as np
 from pregao._version import __version__
 from pregao.book.order_book import OrderBook
 from pregao.book.price_depth_book import PriceDepthBook
-from pregao.book.updates import Side
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.events import ChannelEvent, NewsReceived, StatisticChanged, TradeBusted, TradeDone
@@ -27,14 +26,8 @@ from pregao.live.handler import FeedHandler
 from pregao.live.health import FeedReport, report
 from pregao.name_matching import folded, nearness
 from pregao.umdf.templates import flag
-from pregao.web.json_encoding import (
-    LEVELS,
-    MAX_QUEUE_ORDERS,
-    QUEUES,
-    auction_data,
-    midnight_ns,
-    trade_bars,
-)
+from pregao.units import Side, midnight_ns
+from pregao.web.json_encoding import LEVELS, MAX_QUEUE_ORDERS, QUEUES, auction_data, trade_bars
 from pregao.web.lake_market import offset_s
 
 TAPE = 200

@@ -4,10 +4,10 @@ import random
 import threading
 import time
 
-from pregao.book.updates import Side
 from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.settings import ChannelSettings
 from pregao.umdf.streams import Stream
+from pregao.units import Side
 from tests.exchange.host_desk import PETR4, Exchange, quiet_settings
 from tests.waiting import until
 

@@ -7,14 +7,13 @@ import json
 import pytest
 
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.exchange.simulation.simulation import Simulation
-from pregao.exchange.simulation.truth import price_text
 from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.legacy.streams import LegacyStream
+from pregao.units import Side, price_text
 from tests.exchange.capture_replay import captured, json_lines
 
 FILES = {

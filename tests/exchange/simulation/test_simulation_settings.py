@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
+from pregao.clock import HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
@@ -22,7 +22,6 @@ from pregao.exchange.simulation.settings import (
     RunPoint,
     SimulationSettings,
     moment_ns,
-    parse_duration,
     parse_moment,
     parse_reset,
 )
@@ -30,27 +29,6 @@ from pregao.exchange.simulation.timetable import plan_day
 
 DAY = date(2026, 5, 21)
 CATALOGUE = bundled_catalogue()
-
-
-@pytest.mark.parametrize(
-    ("text", "span"),
-    [
-        ("30m", 30 * MINUTE),
-        ("1h30m", 90 * MINUTE),
-        ("45s", 45 * SECOND),
-        ("1500ms", 1500 * MILLISECOND),
-        ("1.5h", 90 * MINUTE),
-        (" 2min ", 2 * MINUTE),
-    ],
-)
-def test_durations(text, span):
-    assert parse_duration(text) == span
-
-
-@pytest.mark.parametrize("text", ["", "30", "m", "30 parsecs", "-5s", "1h-5m", "5s5"])
-def test_durations_that_are_none(text):
-    with pytest.raises(UsageError, match="--duration must be a time such as"):
-        parse_duration(text)
 
 
 def test_moments():

@@ -14,7 +14,6 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotOrder,
@@ -22,6 +21,7 @@ from pregao.book.updates import (
     TopRemoved,
 )
 from pregao.umdf.gaps import GapStep
+from pregao.units import Side
 from tests.book.support import Story
 
 SIDES = (Side.BID, Side.ASK)

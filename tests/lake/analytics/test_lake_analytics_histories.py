@@ -14,7 +14,6 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotOrder,
@@ -26,6 +25,7 @@ from pregao.lake.analytics import _order_kernels as k
 from pregao.lake.analytics import order_histories
 from pregao.lake.analytics.order_histories import NO_SIDE, BookOfLives, OrderItems, TradedMoments
 from pregao.umdf.gaps import GapStep
+from pregao.units import Side
 from tests.book.support import long_script, scripts
 from tests.lake.analytics.order_twin import Histories, Item, Life, Trades, story
 

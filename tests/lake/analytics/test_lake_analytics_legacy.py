@@ -8,7 +8,6 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.book.updates import Side
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
@@ -21,6 +20,7 @@ from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.legacy.times import timestamp_digits
+from pregao.units import Side
 from tests.exchange.capture_replay import captured
 from tests.lake.analytics_support import assert_same_on_spark, latency_times
 from tests.lake.days import rows

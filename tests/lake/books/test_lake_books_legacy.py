@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
 from pregao.exchange.simulation.settings import (
@@ -18,7 +17,6 @@ from pregao.exchange.simulation.settings import (
     SimulationSettings,
 )
 from pregao.exchange.simulation.simulation import Simulation
-from pregao.exchange.simulation.truth import price_text
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.book_at import book_at
 from pregao.lake.books.build import build_books
@@ -26,6 +24,7 @@ from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.units import Side, price_text
 from tests.exchange.capture_replay import captured, json_lines
 from tests.lake.days import rows
 

@@ -13,7 +13,6 @@ from collections import Counter
 import pytest
 
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation.network_faults import FaultRates
@@ -33,6 +32,7 @@ from pregao.lake.books.selection import BookSelection
 from pregao.lake.exports.tabular import export_checkpoints, export_moments
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.units import Side
 from tests.exchange.capture_replay import json_lines
 from tests.lake.book_days import UNTRUSTED, levels, tick_levels
 from tests.lake.days import rows

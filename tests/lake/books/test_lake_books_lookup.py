@@ -12,7 +12,6 @@ from tempfile import mkdtemp
 import pytest
 
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.lake.books.book_at import book_at, open_books
@@ -28,6 +27,7 @@ from pregao.lake.exports.tabular import (
 )
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.units import Side
 from tests.lake.book_days import BookDay, built, simulate
 
 EVERY_SECOND = BookOptions(interval_ns=SECOND)

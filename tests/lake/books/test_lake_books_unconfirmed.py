@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from pregao.api.lake import Lake
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.cli.main import app
 from pregao.clock import SECOND
@@ -26,6 +25,7 @@ from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, decode_header, encode_packet
 from pregao.umdf.templates import SEQUENCE
+from pregao.units import Side
 from tests.feed.channel_messages import empty_book, encode, order, snapshot, snapshot_orders
 from tests.lake.book_days import (
     BookDay,

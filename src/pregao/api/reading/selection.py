@@ -6,7 +6,6 @@ captures.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -195,9 +194,8 @@ def named_templates(names: Iterable[str], registry: Registry) -> frozenset[tuple
     for name in names:
         ids = _ids_of(name, schemas)
         if not ids:
-            known = {m.name.lower(): m.name for schema in schemas for m in schema.messages}
-            near = difflib.get_close_matches(name.lower(), known, 1, 0.4)
-            hint = f" Did you mean {known[near[0]]}?" if near else ""
+            known = [m.name for schema in schemas for m in schema.messages]
+            hint = did_you_mean(name, known, 1, 0.4)
             raise UsageError(
                 f"There is no template {name!r}.{hint} `pregao schema` lists the templates."
             )

@@ -6,8 +6,9 @@ import shlex
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from pregao.clock import SECOND, parse_span
+from pregao.clock import SECOND
 from pregao.errors import UsageError
+from pregao.units import parse_duration
 
 HELP = """\
 new BUY|SELL SECURITY QUANTITY [PRICE] [as NAME]   enter a limit order; a market order if no PRICE
@@ -77,7 +78,7 @@ def parse(line: str) -> ConsoleCommand | None:
             if part == "as":
                 label = rest.pop()
             else:
-                within = parse_span(rest.pop(), "within")
+                within = parse_duration(rest.pop(), "within")
         elif "=" in part:
             key, _, value = part.partition("=")
             fields.append((key, value))

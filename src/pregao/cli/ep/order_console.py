@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pregao.cli.ep import console_commands as language
 from pregao.cli.ep.console_commands import NOTHING, ConsoleCommand, parse
-from pregao.clock import SECOND, parse_span
+from pregao.clock import SECOND
 from pregao.entrypoint.client import Client
 from pregao.entrypoint.events import (
     ConnectionEnded,
@@ -31,6 +31,7 @@ from pregao.entrypoint.events import (
 from pregao.entrypoint.order_tracker import ClientOrder
 from pregao.entrypoint.request_builder import RequestDefaults
 from pregao.errors import EncodeError, PregaoError, UsageError
+from pregao.units import parse_duration
 
 PATIENCE_NS = 5 * SECOND
 """Default timeout of an expectation."""
@@ -65,7 +66,7 @@ class OrderConsole:
             case "status":
                 return list(self.status())
             case "wait":
-                await asyncio.sleep(language.seconds(parse_span(command.words[0], "wait")))
+                await asyncio.sleep(language.seconds(parse_duration(command.words[0], "wait")))
                 return []
             case "expect":
                 return [await self.expect(command)]

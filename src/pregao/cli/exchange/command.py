@@ -96,9 +96,10 @@ def exchange(
         return
     from dataclasses import replace
 
-    from pregao.clock import SECOND, parse_span
+    from pregao.clock import SECOND
     from pregao.exchange.host.settings import ExchangeSettings, read_settings
     from pregao.safe_io.output_files import replace_file
+    from pregao.units import parse_duration
 
     settings = ExchangeSettings() if config is None else read_settings(config)
     if feed is not None:
@@ -112,7 +113,7 @@ def exchange(
     settings = _with_legacy(settings, legacy, recovery)
     if metrics is not None:
         settings = replace(settings, metrics_port=metrics)
-    seconds = None if duration is None else parse_span(duration, "--duration") / SECOND
+    seconds = None if duration is None else parse_duration(duration, "--duration") / SECOND
     if live_config is not None:
         replace_file(live_config, settings.live_config().encode())
         if settings.legacy is not None:

@@ -174,9 +174,10 @@ def auction(
     port: Port = _PORT,
 ) -> None:
     """Start an auction of an instrument, which ends automatically."""
-    from pregao.clock import parse_span, system_clock
+    from pregao.clock import system_clock
+    from pregao.units import parse_duration
 
-    end = system_clock() + parse_span(duration, "--duration")
+    end = system_clock() + parse_duration(duration, "--duration")
     message = f"{symbol} is in auction for {duration}"
     _done(port, message, command="auction", symbol=symbol, until_ns=end)
 
@@ -455,7 +456,8 @@ def protect(
     port: Port = _PORT,
 ) -> None:
     """Protect an account: at a limit, cancel its orders and reject new ones."""
-    from pregao.clock import MILLISECOND, parse_span
+    from pregao.clock import MILLISECOND
+    from pregao.units import parse_duration
 
     _done(
         port,
@@ -470,7 +472,7 @@ def protect(
         traded_quantity=quantity,
         net_quantity=net,
         delta=_deltas(delta),
-        interval_ms=parse_span(interval, "--interval") // MILLISECOND,
+        interval_ms=parse_duration(interval, "--interval") // MILLISECOND,
         cancels_good_till=good_till,
         cancels_stops=stops,
         cancels_at_close=at_close,

@@ -100,13 +100,14 @@ def live(
     """Follow channels over the network: books that recover from gaps, and their health."""
     from pregao.cli import option_values
     from pregao.cli.decode.outputs import OutputClosedError
-    from pregao.clock import SECOND, parse_span
+    from pregao.clock import SECOND
     from pregao.live.config import read_config
     from pregao.live.handler import FeedHandler
     from pregao.live.health import serve
     from pregao.live.process_tuning import check_manner, rare_collection
     from pregao.live.replayer import parse_speed
     from pregao.live.worker_processes import FeedProcesses
+    from pregao.units import parse_duration
 
     if (config is None) != demo:
         raise UsageError("`pregao live` requires either --config FILE or --demo.")
@@ -118,7 +119,7 @@ def live(
     # The feed thread must not wait long for the thread that writes or draws.
     sys.setswitchinterval(_SWITCH_S)
     pace = parse_speed(speed)
-    seconds = None if duration is None else parse_span(duration, "--duration") / SECOND
+    seconds = None if duration is None else parse_duration(duration, "--duration") / SECOND
     channels = option_values.numbers(channel, "--channel", 255)
     symbols = option_values.parts(symbol) or None
     config_ = None if config is None else read_config(config).only(channels)
@@ -198,12 +199,12 @@ def _demo(opened: ExitStack) -> LiveDemo:
 def _recorder(
     record: Path | None, lake: str | None, spool: Path | None, roll_size: str, roll_time: str
 ) -> Recorder | None:
-    from pregao.clock import parse_span
     from pregao.lake.datasource.options import parse_size
     from pregao.live.recorder import Recorder, RecordSettings
+    from pregao.units import parse_duration
 
     size = parse_size(roll_size, "--roll-size") or 1
-    span = parse_span(roll_time, "--roll-time")
+    span = parse_duration(roll_time, "--roll-time")
     folder = record
     if lake is not None:
         from pregao.cli.live.lake import spool_of

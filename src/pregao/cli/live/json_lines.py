@@ -11,12 +11,12 @@ from enum import Enum
 from typing import Any
 
 from pregao.book.views import BookLevel
-from pregao.cli.book import price_text
 from pregao.cli.console import plain
 from pregao.events import ChannelEvent
 from pregao.live.health import FeedReport
 from pregao.live.items import BookCopy, BookRefresh, ItemsMissed, LiveEvent, LiveItem
 from pregao.umdf.sequencing import PacketKey
+from pregao.units import price_text
 
 _PACKET_KEY = fields(ChannelEvent)[0].name
 

@@ -26,12 +26,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pregao.book.state import State
-from pregao.cli.book import price_text
 from pregao.clock import SECOND, format_ns
 from pregao.events import TradeBusted
 from pregao.feed.channel.settings import ChannelState
 from pregao.live.health import ChannelReport, FeedReport, report
 from pregao.live.market_watch import InstrumentPage, InstrumentRow, MarketWatch
+from pregao.units import price_text
 
 if TYPE_CHECKING:
     from pregao.live.handler import FeedHandler

@@ -20,10 +20,10 @@ from pregao.exchange.simulation.settings import (
     Compression,
     LegacyDepth,
     SimulationSettings,
-    parse_duration,
     parse_moment,
     parse_reset,
 )
+from pregao.units import parse_day, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -179,7 +179,7 @@ def simulate(
         out=output,
         seed=seed,
         instruments=instruments,
-        duration_ns=parse_duration("30m" if duration is None else duration),
+        duration_ns=parse_duration("30m" if duration is None else duration, "--duration"),
         schema_version=16 if schema_version is None else schema_version,
         trade_date=TRADE_DATE if day is None else _date(day),
         rate=rate,
@@ -290,10 +290,7 @@ def _bar(console: Console, shown: ExitStack) -> OnProgress:
 
 
 def _date(text: str) -> date:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(f"--date must be a date such as 2026-05-21, was {text!r}.") from error
+    day = parse_day(text, "--date")
     if not _FIRST_DAY <= day <= _LAST_DAY:
         raise UsageError(
             f"--date must be from {_FIRST_DAY} to {_LAST_DAY} (captures have 32-bit seconds), "

@@ -20,7 +20,7 @@ from pregao.exchange.engine.matching import give_ups
 from pregao.exchange.engine.model import commands, operations_commands
 from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.model.commands import Command
-from pregao.exchange.engine.model.enums import PRICE_SCALE, CxlRejResponseTo
+from pregao.exchange.engine.model.enums import CxlRejResponseTo
 from pregao.exchange.engine.model.events import SecurityGroupPhase
 from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.reject_codes import Reject
@@ -47,6 +47,7 @@ from pregao.exchange.engine.products import (
     user_defined_spreads,
 )
 from pregao.exchange.engine.products.implied_spreads import refresh_implied, trade_legs
+from pregao.units import PRICE_SCALE
 
 _Handler = Callable[[Market, Any, int], None]
 

@@ -25,12 +25,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
+from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, system_clock
 from pregao.entrypoint.framing import MAX_MESSAGE, MAX_MESSAGE_SIZE
 from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount, ThrottleLimit
 from pregao.errors import UsageError
@@ -46,8 +46,8 @@ from pregao.exchange.simulation.settings import LegacyDepth
 from pregao.net.addresses import Address, parse_address
 from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.umdf.streams import Stream
+from pregao.units import date_of, day_of, parse_day
 
-_MARKET_ZONE: Final = timedelta(hours=-3)
 _KEY: Final = "123456789ABC"
 _PRIMARY: Final = Address("127.0.0.1", 9610)
 _BACKUP: Final = Address("127.0.0.1", 9611)
@@ -62,18 +62,13 @@ def default_sessions() -> tuple[SessionAccount, ...]:
     return tuple(SessionAccount(100_000_001 + n, firm, _KEY) for n, firm in enumerate(firms))
 
 
-def market_day(now_ns: int) -> date:
-    """Return the date in São Paulo."""
-    return (datetime.fromtimestamp(now_ns // SECOND, UTC) + _MARKET_ZONE).date()
-
-
 @dataclass(frozen=True)
 class ExchangeSettings:
     """Settings of an exchange."""
 
     instruments: tuple[Instrument, ...] = field(default_factory=lambda: tuple(bundled_catalogue()))
     sessions: tuple[SessionAccount, ...] = field(default_factory=default_sessions)
-    first_date: date = field(default_factory=lambda: market_day(system_clock()))
+    first_date: date = field(default_factory=lambda: date_of(day_of(system_clock())))
     """First trading day of the exchange."""
     schedule: Schedule | None = None
     """Schedule of the groups' phases; None: everything is open all day."""
@@ -431,7 +426,4 @@ class _Reading:
     def day(self, value: Any) -> date:
         if isinstance(value, date) and not isinstance(value, datetime):
             return value
-        try:
-            return date.fromisoformat(str(value))
-        except ValueError:
-            self.fail("date", f"must be a date such as 2026-05-21, was {value!r:.80}")
+        return parse_day(str(value), f"{self._name}: date")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from datetime import date, time
 from enum import StrEnum
 from pathlib import Path
 
-from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
+from pregao.clock import HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation.network_faults import STREAMS, FaultRates
 
@@ -20,9 +19,6 @@ TRADE_DATE = date(2026, 5, 21)
 MAX_DURATION_NS = 24 * HOUR
 MAX_INSTRUMENTS = 100_000
 MAX_RATE = 1_000_000.0
-
-_UNITS = {"h": HOUR, "m": MINUTE, "min": MINUTE, "s": SECOND, "ms": MILLISECOND}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|h|m|s)")
 
 
 class Compression(StrEnum):
@@ -127,15 +123,6 @@ class SimulationSettings:
             raise UsageError(f"--messages must be at least 1, was {self.messages}")
         if not 1 <= self.truth_books <= 10_000:
             raise UsageError(f"--truth-books must be from 1 to 10000, was {self.truth_books}")
-
-
-def parse_duration(text: str) -> int:
-    """Parse a duration such as ``30m``, ``1h30m``, ``45s`` or ``500ms`` to nanoseconds."""
-    compact = text.strip().lower()
-    parts = list(_PART.finditer(compact))
-    if not parts or "".join(part.group(0) for part in parts) != compact:
-        raise UsageError(f"--duration must be a time such as 30m, 1h30m or 45s, was {text!r}")
-    return round(sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts))
 
 
 def parse_moment(option: str, text: str) -> RunPoint:

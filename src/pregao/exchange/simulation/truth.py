@@ -35,7 +35,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from enum import IntFlag, StrEnum
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -43,7 +42,7 @@ from pregao.errors import UsageError
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.order_book import BookSide
 from pregao.exchange.engine.book.snapshots import shown_statistics
-from pregao.exchange.engine.model.enums import PRICE8_SCALE, PRICE_SCALE
+from pregao.exchange.engine.model.enums import PRICE8_DECIMALS
 from pregao.exchange.engine.model.events import (
     ForwardTrade,
     MarketEvent,
@@ -53,6 +52,7 @@ from pregao.exchange.engine.model.events import (
 )
 from pregao.exchange.engine.model.instruments import Instrument
 from pregao.safe_io.output_files import open_output, replace_file
+from pregao.units import price_text
 
 FOLDER = "truth"
 FILES = ("books.jsonl", "trades.jsonl", "faults.json", "summary.json")
@@ -60,13 +60,6 @@ FILES = ("books.jsonl", "trades.jsonl", "faults.json", "summary.json")
 
 _TRADES = (Trade, ForwardTrade, TradeBust)
 _PRICES = frozenset({"price", "low", "high", "vwap_px"})
-
-
-@lru_cache(1 << 16)
-def price_text(mantissa: int, scale: int = PRICE_SCALE, digits: int = 4) -> str:
-    """Return a price as decimal text, with all `digits` decimals."""
-    whole, part = divmod(abs(mantissa), scale)
-    return f"{'-' if mantissa < 0 else ''}{whole}.{part:0{digits}d}"
 
 
 _Level = tuple[int | None, list[tuple[int, int, int, int]]]
@@ -243,7 +236,7 @@ def _statistic(item: Statistic) -> dict[str, Any]:
 
 
 def _text8(mantissa: int) -> str:
-    return price_text(mantissa, PRICE8_SCALE, 8)
+    return price_text(mantissa, PRICE8_DECIMALS)
 
 
 _CONVERTED: dict[str, Callable[[int], str]] = {

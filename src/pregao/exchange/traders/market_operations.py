@@ -14,7 +14,6 @@ from pregao.exchange.engine.matching.statistics import regular_close
 from pregao.exchange.engine.model.commands import Command, DefineSpread, ProposedLeg
 from pregao.exchange.engine.model.enums import (
     PRICE8_PER_PRICE,
-    PRICE_SCALE,
     RATIO_SCALE,
     NewsSource,
     OpenCloseSettlFlag,
@@ -50,6 +49,7 @@ from pregao.exchange.traders.arrivals import ArrivalProcess, SeededRandom
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.crowd_instrument import CrowdInstrument
 from pregao.exchange.traders.profiles import Profile
+from pregao.units import PRICE_SCALE
 
 _PERCENT = PRICE_SCALE
 _AUCTION_BAND = 4 * _PERCENT

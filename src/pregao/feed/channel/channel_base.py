@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from pregao.book.order_book import OrderBook
 from pregao.book.price_depth_book import PriceDepthBook
 from pregao.book.state import State
-from pregao.book.updates import Side
 from pregao.book.views import BookLevel, BookOrder
 from pregao.events import ChannelEvent
 from pregao.feed.channel.settings import (
@@ -21,6 +20,7 @@ from pregao.feed.channel.settings import (
 from pregao.umdf.phases import Phases
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
+from pregao.units import Side
 
 
 @dataclass(frozen=True, slots=True)

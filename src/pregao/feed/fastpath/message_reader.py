@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from pregao import events as channel_events
 from pregao.errors import DecodeError
-from pregao.feed.book_updates import PRICE_SCALE
 from pregao.feed.channel.event_publisher import EventEmitter
 from pregao.feed.channel.market_state import REPLACING
 from pregao.feed.fastpath import _layout as w
@@ -24,6 +23,7 @@ from pregao.umdf import templates
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, MIN_MESSAGE_SIZE
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import PacketKey
+from pregao.units import PRICE_DECIMALS
 
 SbeDecode = Callable[[Any, int, int, int, int], SbeMessage]
 """Decodes the body of a message: buffer, offset, block length, version and end."""
@@ -112,7 +112,7 @@ def trade_reader(
     times = [name for name in _TIME_FIELDS if name in known]
     if len(times) != 1 or any(name not in known for name in _TRADE_FIELDS):
         return None
-    if known["mDEntryPx"].scale != PRICE_SCALE:
+    if known["mDEntryPx"].scale != PRICE_DECIMALS:
         return None
     unpack = codec.unpacker(*_TRADE_FIELDS, times[0])
     if not _unpacks(unpack, block_length):

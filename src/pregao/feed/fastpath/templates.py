@@ -17,7 +17,6 @@ from pregao.feed.book_updates import (
     ACTION,
     ACTION_VALUES,
     ORDER_COLUMNS,
-    PRICE_SCALE,
     SIDE,
     SIDE_VALUES,
     UNKNOWN,
@@ -29,6 +28,7 @@ from pregao.umdf import templates
 from pregao.umdf.event_columns import flags_offset
 from pregao.umdf.gaps import NEVER_DISCARDED
 from pregao.umdf.packets import PacketDecoder
+from pregao.units import PRICE_DECIMALS
 
 _SECURITY, _COUNT, _NEXT = "security_id", "rpt_seq", "next_seq_no"
 _ORDERS: Final = (templates.ORDER, templates.DELETE_ORDER)
@@ -163,7 +163,7 @@ def _order_words(
     price = fields.get(columns["price"])
     if side is None or (action is None) != (template_id == templates.DELETE_ORDER):
         return False
-    if price is None or price.scale != PRICE_SCALE or words[w.FLAGS_AT] < 0:
+    if price is None or price.scale != PRICE_DECIMALS or words[w.FLAGS_AT] < 0:
         return False
     words[w.USE] = w.ORDERS
     words[w.IMPLIED_BITS] = templates.implied_mask(version)

@@ -23,7 +23,6 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
-    Side,
     SideCleared,
     SnapshotEnded,
     SnapshotLevel,
@@ -32,10 +31,10 @@ from pregao.book.updates import (
     TopRemoved,
     Update,
 )
-from pregao.feed.book_updates import PRICE_SCALE
 from pregao.legacy.times import moment_ns
 from pregao.schemas.bundle import bundled_values
 from pregao.umdf.templates import flag
+from pregao.units import PRICE_DECIMALS, Side
 
 Entry = Mapping[str, Any]
 """An entry of a message."""
@@ -110,10 +109,10 @@ def mantissa_of(price: Decimal | None) -> int | None:
     """Convert a price to a mantissa; raise _UnreadableError if books cannot store it."""
     if price is None:
         return None
-    scaled = price.scaleb(PRICE_SCALE)
+    scaled = price.scaleb(PRICE_DECIMALS)
     whole = int(scaled)
     if whole != scaled:
-        raise _UnreadableError(f"price {price} has more than {PRICE_SCALE} decimal places")
+        raise _UnreadableError(f"price {price} has more than {PRICE_DECIMALS} decimal places")
     if not -_LIMIT <= whole < _LIMIT:
         raise _UnreadableError(f"price {price} does not fit in a signed 64-bit mantissa")
     return whole

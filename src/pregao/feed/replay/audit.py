@@ -7,7 +7,6 @@ published.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,6 @@ from pregao.book.audit import compare_books
 from pregao.book.replay import FullBook
 from pregao.book.state import State
 from pregao.book.update_rows import NULL
-from pregao.book.updates import Side
-from pregao.feed.book_updates import PRICE_SCALE
 from pregao.feed.columns import ComparedColumns
 from pregao.feed.messages import KEY
 from pregao.feed.packet_keys import message_serials
@@ -39,6 +36,7 @@ from pregao.umdf.templates import (
     OPENING_PRICE,
     SECURITY_STATUS,
 )
+from pregao.units import Side, price_text
 
 MAX_DIFFERENCES = 5
 """Maximum number of differences listed in the detail."""
@@ -332,4 +330,4 @@ def _describe(found: dict[int, list[str]], snapshot: Any, text: str) -> None:
 
 
 def _price(mantissa: Any) -> str:
-    return f"{Decimal(int(mantissa)).scaleb(-PRICE_SCALE):f}"
+    return price_text(int(mantissa))

@@ -9,7 +9,6 @@ write their lengths like ``15m``.
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -29,10 +28,9 @@ from pregao.lake.analytics.tables import (
 )
 from pregao.lake.analytics.trades import TRADES, stored_trades
 from pregao.lake.storage.commit_unit import DATE
-from pregao.umdf.phases import day_begins_ns
+from pregao.units import day_begins_ns, day_number, parse_duration
 
 _UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
-_SPAN = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -69,13 +67,9 @@ COLUMNS = (
 
 def interval_ns(text: str) -> int:
     """Return a length such as ``15m`` in nanoseconds."""
-    matched = _SPAN.fullmatch(text.strip().lower())
-    length = int(matched.group(1)) * _UNITS[matched.group(2)] if matched else 0
-    if not 0 < length <= DAY:
-        raise UsageError(
-            "--interval must be a length such as 500ms, 1s, 15m, 1h or 1d, at most one day, "
-            f"was {text!r}."
-        )
+    length = parse_duration(text, "--interval", DAY)
+    if not length or length % MILLISECOND:
+        raise UsageError(f"--interval must be a number of milliseconds, at least 1, was {text!r}.")
     return length
 
 
@@ -139,14 +133,9 @@ def bars(day: LakeDay, trades: DataFrame, intervals: tuple[str, ...]) -> DataFra
     values = {
         "names": names,
         "lengths": [interval_ns(name) for name in names],
-        "midnight": midnight_ns(day.date),
+        "midnight": day_begins_ns(day_number(day.date)),
     }
     return conform(day.query(_BARS, values, trades=trades), COLUMNS)
-
-
-def midnight_ns(date: datetime.date) -> int:
-    """Return the start of a day in São Paulo."""
-    return day_begins_ns((date - datetime.date(1970, 1, 1)).days)
 
 
 def kept_intervals(files: LakeFiles, date: datetime.date) -> list[str]:

@@ -40,6 +40,7 @@ from pregao.lake.execution.runner import Job, Runner, SerialRunner, TaskProgress
 from pregao.lake.storage.delta import replace_partition
 from pregao.lake.storage.lake_store import STAGING, LakeStore
 from pregao.lake.storage.parquet import WrittenFile, new_file
+from pregao.units import day_number
 
 TASKS_TOGETHER = 16
 """Days are run together until there are this many tasks per parallel worker."""
@@ -273,7 +274,7 @@ class _Build:
             MergeResults(
                 lake,
                 name,
-                (date - datetime.date(1970, 1, 1)).days,
+                day_number(date),
                 ANALYTICS[name].sort_by,
                 tuple(results[date, name].staged),
                 results[date, name].staged_rows,

@@ -24,7 +24,8 @@ from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.delta import arrow_schema, replace_columns, visible_files
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import WrittenFile, number_of, stored_schema
+from pregao.lake.storage.parquet import WrittenFile, stored_schema
+from pregao.units import day_number
 
 ROWS_PER_FILE = 1 << 20
 MAX_STAGED_ROWS = 1 << 14
@@ -42,7 +43,7 @@ def write_frame(
     name: str,
 ) -> tuple[list[WrittenFile], list[StagedTable]]:
     """Write rows in order as files that are not yet visible, or stage them if they are few."""
-    day = number_of(date)
+    day = day_number(date)
     stored = stored_schema(table.spec.schema)
     files: list[WrittenFile] = []
     portions = _sorted(rows, table, stored) if isinstance(rows, DataFrame) else _portions(rows)

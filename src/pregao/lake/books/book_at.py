@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from pregao.lake.books.checkpoints import book_of, levels_book_of
 from pregao.lake.books.columns import integers
 from pregao.lake.books.coverage import is_current
 from pregao.lake.books.planner import plan_day
-from pregao.lake.books.reader import EPOCH, INSTRUMENTS, SecurityRange, open_reader
+from pregao.lake.books.reader import INSTRUMENTS, SecurityRange, open_reader
 from pregao.lake.books.replay_span import LATEST, SCALARS, BookCheckpoint, ReplaySpan
 from pregao.lake.books.replay_span import BookInstrument as BookInstrument
 from pregao.lake.books.replay_span import HistoricalBook as HistoricalBook
@@ -40,8 +40,8 @@ from pregao.lake.views.symbols import meant
 from pregao.name_matching import folded
 from pregao.umdf.gap_columns import DOUBTED
 from pregao.umdf.gaps import GapStep
-from pregao.umdf.phases import day_of
 from pregao.umdf.sequencing import serial_of
+from pregao.units import date_of, day_of
 
 _MAX_ID = (1 << 63) - 1
 
@@ -106,7 +106,7 @@ def book_at(
     """Return the book of an instrument after all packets sent up to a time."""
     lake.require()
     if day is None and at_ns is not None:
-        day = EPOCH + timedelta(days=day_of(at_ns))
+        day = date_of(day_of(at_ns))
     return open_books(FileCatalog(lake), name, day, channel).exactly([at_ns])[0]
 
 

@@ -17,7 +17,6 @@ from pregao.lake.books.columns import integers, take
 from pregao.lake.books.reader import (
     BINARY,
     ENTRIES,
-    EPOCH,
     INSTRUMENTS,
     LEGACY,
     SNAPSHOTS,
@@ -45,6 +44,7 @@ from pregao.umdf.templates import (
     SNAPSHOT_HEADER,
     SNAPSHOT_ORDERS,
 )
+from pregao.units import day_number
 
 _OTHER_TABLES = frozenset(
     {
@@ -192,9 +192,7 @@ class FileCatalog:
         if self.protocol(day, channel).name == LEGACY:
             return self._legacy_inputs(day, channel)
         tables = {one: log for one, log in self._logs.items() if one in self._tables}
-        return InputFiles(
-            (day - EPOCH).days, channel, self._tables, self._files(tables, day, channel)
-        )
+        return InputFiles(day_number(day), channel, self._tables, self._files(tables, day, channel))
 
     def _legacy_inputs(self, day: date, channel: int) -> InputFiles:
         """Return those of the legacy feed, without instruments that the binary feed has."""
@@ -202,7 +200,7 @@ class FileCatalog:
 
         if (day, channel) not in self._legacy:
             files = self._files(SOURCES.values(), day, channel)
-            number, tables = (day - EPOCH).days, translated_tables()
+            number, tables = day_number(day), translated_tables()
             inputs = InputFiles(
                 number, channel, tables, files, LEGACY, self.binary_instruments(day)
             )

@@ -18,15 +18,15 @@ from pregao.feed.packet_gaps import MANY, PacketGap, PacketGapColumns
 from pregao.lake.books.catalog import FileCatalog, files_of, latest_build, read_small
 from pregao.lake.books.columns import codes, integers
 from pregao.lake.books.legacy_versions import SequenceRestart, TimeSlots, find_restarts
-from pregao.lake.books.reader import BINARY, EPOCH
+from pregao.lake.books.reader import BINARY
 from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.ingest.sequence_ranges import SequenceSpan, in_order, joined_runs, numberings_of
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.umdf.phases import day_of
 from pregao.umdf.sequencing import PacketKey, serial_of
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import implied_mask
+from pregao.units import day_number, day_of
 
 MAX_CAPTURE_DAYS = 8
 MAX_PAUSE_DAYS = 5
@@ -107,7 +107,7 @@ def day_coverage(
     lake: LakeStore, day: date, channel: int, protocol: IngestProtocol | None = None
 ) -> DayCoverage:
     """Return the coverage of a channel's day by ingests; of the binary feed by default."""
-    number = (day - EPOCH).days
+    number = day_number(day)
     coverage = DayCoverage(number, channel, protocol or PROTOCOLS[BINARY])
     # An ingest is filed under the date on which its first capture begins.
     days = [day + timedelta(days=since) for since in range(-MAX_CAPTURE_DAYS, MAX_PAUSE_DAYS)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -34,7 +33,6 @@ from pregao.umdf.sequencing import serial_of
 from pregao.umdf.streams import ONLY_INCREMENTAL
 from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER
 
-EPOCH = date(1970, 1, 1)
 BINARY = "umdf"
 """Protocol of the binary feed."""
 

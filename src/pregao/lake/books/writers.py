@@ -45,10 +45,10 @@ from pregao.lake.storage.parquet import (
     ColumnBounds,
     WrittenFile,
     bounds_of,
-    iso,
     stored_schema,
     table_writer,
 )
+from pregao.units import iso_day
 
 _DELTA_CODED = {
     "sequence_number",
@@ -80,7 +80,7 @@ class DayFile:
         # Readers of the log expect bounds of all its leading columns.
         leading = spec.schema.names[:INDEXED_COLUMNS]
         self._bounds = {name: ColumnBounds(0) for name in leading if name in self._deep}
-        self._path = f"date={iso(day)}/{unique_name('part', '.parquet')}"
+        self._path = f"date={iso_day(day)}/{unique_name('part', '.parquet')}"
         self._sink: Any = None
         self._writer: Any = None
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pregao.clock import SECOND, parse_ns, parse_span
+from pregao.clock import SECOND, parse_ns
 from pregao.errors import SchemaError, UsageError
 from pregao.lake.ingest.options import TARGET_BYTES
+from pregao.name_matching import did_you_mean
 from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.sbe.model import MessageTemplate, Schema
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
+from pregao.units import parse_duration
 
 MESSAGES = "messages"
 """Shape of the rows without a template: every message, its fields as JSON."""
@@ -76,8 +77,7 @@ def parse_request(options: Mapping[str, str]) -> ReadRequest:
     known = {name.lower(): name for name in OPTIONS}
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f" Did you mean {known[near[0]]}?" if near else ""
+            hint = did_you_mean(name, OPTIONS, 1)
             raise UsageError(
                 f"The b3 source has no option {name!r}.{hint} Options are {', '.join(OPTIONS)}."
             )
@@ -98,8 +98,8 @@ def parse_request(options: Mapping[str, str]) -> ReadRequest:
         range_bytes=parse_size(given.get("rangesize"), "rangeSize") or TARGET_BYTES,
         max_bytes=parse_size(given.get("maxbytesperbatch"), "maxBytesPerBatch"),
         max_files=_count(given.get("maxfilesperbatch"), "maxFilesPerBatch"),
-        holdback_ns=parse_span(given.get("holdback", "0s"), "holdback"),
-        quiet_ns=parse_span(given.get("quietperiod", f"{QUIET_NS}ns"), "quietPeriod"),
+        holdback_ns=parse_duration(given.get("holdback", "0s"), "holdback"),
+        quiet_ns=parse_duration(given.get("quietperiod", f"{QUIET_NS}ns"), "quietPeriod"),
     )
     if request.schema_file is not None and request.version is not None:
         raise UsageError("Give a schema file or a version of the bundled schemas, not both.")
@@ -211,9 +211,8 @@ def templates_of(name: str, registry: Registry) -> list[tuple[Schema, MessageTem
         except SchemaError:
             continue
     if not found:
-        names = {m.name.lower(): m.name for schema in schemas for m in schema.messages if m.id}
-        near = difflib.get_close_matches(name.lower(), names, 1, 0.4)
-        hint = f" Did you mean {names[near[0]]}?" if near else ""
+        names = [m.name for schema in schemas for m in schema.messages if m.id]
+        hint = did_you_mean(name, names, 1, 0.4)
         raise UsageError(
             f"There is no template {name!r}.{hint} Omit the option to read every message, "
             f"or use {PACKETS!r} for packets."

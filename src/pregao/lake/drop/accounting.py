@@ -24,7 +24,7 @@ from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
 from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.delta import LakeTable
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import iso
+from pregao.units import iso_day
 
 Counts = Mapping[str, Mapping[str, Counter[str]]]
 """Packets by outcome and messages by template that an ingest loses, by protocol."""
@@ -154,7 +154,7 @@ def selected_channel_days(report: Mapping[str, Any], selection: DropSelection) -
 
 def _is_meant(channel_day: str, selection: DropSelection) -> bool:
     day, channel = channel_day.split("/")[:2]
-    return (not selection.dates or date.fromisoformat(iso(int(day))) in selection.dates) and (
+    return (not selection.dates or date.fromisoformat(iso_day(int(day))) in selection.dates) and (
         not selection.channels or int(channel) in selection.channels
     )
 

@@ -47,9 +47,9 @@ from pregao.lake.storage.commit_unit import DATE, CommitUnit, NewFile, ReplacedR
 from pregao.lake.storage.delta import LakeTable, arrow_schema, visible_files
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.overwrite import count_replaced
-from pregao.lake.storage.parquet import number_of
 from pregao.lake.storage.transaction import until_committed
 from pregao.umdf.templates import SECURITY_DEFINITIONS
+from pregao.units import day_number
 
 LEDGER = "ingests"
 INSTRUMENTS = "instruments"
@@ -267,7 +267,7 @@ class _Plan:
                 )
                 if rows.num_rows:
                     written.append(
-                        write_rows(self._lake.location, INSTRUMENTS, rows, number_of(day))
+                        write_rows(self._lake.location, INSTRUMENTS, rows, day_number(day))
                     )
         return self._lake.new_files(written)
 

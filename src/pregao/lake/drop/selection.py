@@ -11,6 +11,7 @@ from typing import Any
 from pregao.errors import UsageError
 from pregao.lake.ingest.history import coverage_by_protocol
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.units import iso_day
 
 _MIN_PREFIX = 4
 """Minimum length of an abbreviated ingest name."""
@@ -120,8 +121,5 @@ def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
             for first, last in theirs.get(protocol, {}).get("coverage", {}).get(channel_day, ()):
                 if any(first <= end and start <= last for start, end in runs):
                     day, channel, _ = channel_day.split("/")
-                    return f"channel {channel} on {date.fromordinal(_EPOCH + int(day))}"
+                    return f"channel {channel} on {iso_day(int(day))}"
     return None
-
-
-_EPOCH = date(1970, 1, 1).toordinal()

@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
-from pregao.clock import MARKET_ZONE
 from pregao.errors import UsageError
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports import databento, hftbacktest
@@ -19,6 +18,7 @@ from pregao.lake.exports.nautilus import COLUMNS, InstrumentTerms, catalog_files
 from pregao.lake.exports.order_events import order_flow
 from pregao.lake.exports.tabular import ending_of, row_file
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.units import MARKET_ZONE
 
 
 class ExportFormat(StrEnum):

@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.arrays import Int64Array
-from pregao.clock import MARKET_ZONE, SECOND
+from pregao.clock import SECOND
 from pregao.lake.books.columns import prices
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
 from pregao.umdf.templates import NOT_OPTIONS, by_name
+from pregao.units import MARKET_ZONE
 
 VENUE = "B3"
 EQUITY, FUTURE, OPTION = "Equity", "FuturesContract", "OptionContract"

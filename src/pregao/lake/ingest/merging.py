@@ -31,7 +31,8 @@ from pregao.lake.storage.delta import (
 )
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import WrittenFile, new_file, number_of
+from pregao.lake.storage.parquet import WrittenFile, new_file
+from pregao.units import day_number
 
 Latest = Callable[[Any], Any]
 
@@ -64,7 +65,7 @@ def _settle(lake: LakeStore, name: str, rule: Latest) -> None:
             return False
         files = actions.filter([own == day for own in days]).to_pylist()
         rows = table.to_pyarrow_table(filters=[(DATE, "=", day)]).drop_columns([DATE])
-        written = write_rows(lake.location, name, rule(rows), number_of(day))
+        written = write_rows(lake.location, name, rule(rows), day_number(day))
         removed = [remove_action(old["path"], old["size_bytes"], day) for old in files]
         commit_changes(table, [*removed, add_action(new_file(written, arrow_schema(table)))])
         return True

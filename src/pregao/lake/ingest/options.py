@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.lake.storage.parquet import iso
+from pregao.units import iso_day
 
 TARGET_BYTES = 64 * 1024 * 1024
 SKEW_NS = SECOND
@@ -45,7 +45,7 @@ def check_options(options: IngestOptions) -> None:
 def check_days(days: Collection[int]) -> None:
     """Reject an ingest of more than `MAX_DAYS` days, more than a year's archive has."""
     if len(days) > MAX_DAYS:
-        named = [iso(day) for day in sorted(days)]
+        named = [iso_day(day) for day in sorted(days)]
         raise UsageError(
             f"The captures have packets of more than {MAX_DAYS:,} days, from "
             f"{', '.join(named[:_NAMED])} to {', '.join(named[-_NAMED:])}; ingest fewer captures "

@@ -51,9 +51,9 @@ from pregao.lake.ingest.window import FlowRole
 from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import STAGING, LakeStore
-from pregao.lake.storage.parquet import WrittenFile, iso
+from pregao.lake.storage.parquet import WrittenFile
 from pregao.lake.storage.transaction import until_committed
-from pregao.umdf.phases import day_of
+from pregao.units import day_of, iso_day
 
 # --- Creation of the lake ---
 
@@ -451,7 +451,7 @@ def _ingest_rows(report: IngestReport) -> list[dict[str, Any]]:
                 "pregao_version": __version__,
                 "plain_fingerprint": capture.plain_fingerprint or None,
                 "range_hash": capture.range_hash or None,
-                "date": iso(day_of(first)),
+                "date": iso_day(day_of(first)),
             }
         )
     return rows

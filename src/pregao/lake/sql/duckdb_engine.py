@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -100,10 +99,9 @@ class DuckdbEngine:
         if missing := re.match(r"Table with name (.+) does not exist", message):
             tables = self._lake.table_names()
             name = missing.group(1)
-            similar = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
-            suggestion = f"; did you mean {similar[0]}?" if similar else "."
+            hint = did_you_mean(name, [*tables, *view_names(tables)], 1, 0.7)
             return (
-                f"The table `{name}` cannot be found{suggestion} The lake has {', '.join(tables)}; "
+                f"The table `{name}` cannot be found.{hint} The lake has {', '.join(tables)}; "
                 "`pregao books` and `pregao analytics` build more."
             )
         if "Function with name" in message:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from pregao.errors import UsageError
+from pregao.name_matching import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,9 @@ def example(name: str) -> ExampleQuery:
     known = {each.name: each for each in examples()}
     wanted = name.strip().lower().replace("-", "_").removesuffix(".sql")
     if wanted not in known:
-        similar = difflib.get_close_matches(wanted, known, 1, 0.4)
-        suggestion = f" Did you mean {similar[0]}?" if similar else ""
+        hint = did_you_mean(wanted, known, 1, 0.4)
         raise UsageError(
-            f"There is no bundled query {name!r}.{suggestion} `pregao query --examples` lists them."
+            f"There is no bundled query {name!r}.{hint} `pregao query --examples` lists them."
         )
     return known[wanted]
 

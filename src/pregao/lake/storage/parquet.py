@@ -10,7 +10,7 @@ import math
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -22,13 +22,13 @@ from pregao.extras import kernels_compiled
 from pregao.lake.storage.commit_unit import DATE, NewFile
 from pregao.lake.storage.fast_parquet.columns import is_flat
 from pregao.lake.storage.filesystem import Location
+from pregao.units import MAX_DAY, MIN_DAY, day_number, iso_day
 
 INDEXED_COLUMNS = 32
 """Number of leading columns with statistics in Delta; readers use no more."""
 
 _MAX_BOUND_CHARACTERS = 32
 _LAST_CHARACTER = "\U0010ffff"
-_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 _ORDERED = (
     pa.types.is_string,
@@ -41,7 +41,6 @@ ROW_GROUP = 65_536
 LIST_ROW_GROUP = 2_048
 """Rows per row group of tables with lists, such as the orders of snapshots."""
 
-_EPOCH = date(1970, 1, 1)
 _DELTA = "DELTA_BINARY_PACKED"
 _BATCH = 8_192
 """Rows per write batch; with the smaller default, writing takes a tenth longer."""
@@ -173,10 +172,9 @@ def _as_json(low: Any, high: Any, kind: Any) -> tuple[str, str] | None:
 
 def _day(days: int) -> str | None:
     """Return a day in ISO format; None outside the years that ISO format supports."""
-    ordinal = days + _EPOCH_ORDINAL
-    if not date.min.toordinal() <= ordinal <= date.max.toordinal():
+    if not MIN_DAY <= days <= MAX_DAY:
         return None
-    return json.dumps(date.fromordinal(ordinal).isoformat())
+    return json.dumps(iso_day(days))
 
 
 def _text_bounds(low: str, high: str) -> tuple[str, str] | None:
@@ -189,16 +187,6 @@ def _text_bounds(low: str, high: str) -> tuple[str, str] | None:
 
 
 # --- Files ---
-
-
-def iso(day: int) -> str:
-    """Format days since 1970 as ``2026-05-21``."""
-    return (_EPOCH + timedelta(days=day)).isoformat()
-
-
-def number_of(day: date) -> int:
-    """Return the days since 1970."""
-    return (day - _EPOCH).days
 
 
 def stored_type(kind: Any) -> Any:
@@ -262,7 +250,7 @@ def new_file(written: WrittenFile, declared: Any) -> NewFile:
         written.path,
         written.size,
         written.rows,
-        ((DATE, iso(written.day)),),
+        ((DATE, iso_day(written.day)),),
         stats_json(written.metadata, declared, written.bounds),
     )
 
@@ -286,7 +274,7 @@ def write_table(
     by the column ``separate`` get row groups by its values, if the table has no lists. With
     ``compress`` all columns are compressed that get smaller by it.
     """
-    folder = f"{DATE}={iso(day)}"
+    folder = f"{DATE}={iso_day(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
     filesystem.create_dir(f"{root}/{table}/{folder}", recursive=True)
     full = f"{root}/{table}/{path}"
@@ -457,7 +445,7 @@ def rewrite(
         folder.parent.path,
         folder.name,
         rows.cast(stored),
-        number_of(day),
+        day_number(day),
         coding.delta_coded,
         coding.plain,
         separate,

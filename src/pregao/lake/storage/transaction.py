@@ -32,7 +32,8 @@ from pregao.lake.storage.commit_unit import DATE, CommitResult, CommitUnit, NewF
 from pregao.lake.storage.delta import add_action, change_table, commit_changes, load_existing
 from pregao.lake.storage.filesystem import Location, unique_name
 from pregao.lake.storage.overwrite import replace_once
-from pregao.lake.storage.parquet import WrittenFile, new_file, number_of, stored_schema
+from pregao.lake.storage.parquet import WrittenFile, new_file, stored_schema
+from pregao.units import day_number
 
 T = TypeVar("T")
 
@@ -248,7 +249,7 @@ def _write_ledger(
         lake.join(LEDGER, path).write_bytes(content.getvalue())
         content.seek(0)
         metadata, size = pq.read_metadata(content), content.getbuffer().nbytes
-        written = WrittenFile(LEDGER, path, size, len(rows), number_of(day), metadata)
+        written = WrittenFile(LEDGER, path, size, len(rows), day_number(day), metadata)
         files.append(new_file(written, declared))
     return files
 

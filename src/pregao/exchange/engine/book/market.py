@@ -37,6 +37,7 @@ from pregao.exchange.engine.model.reports import (
     OrderRejected,
     OrderRestated,
 )
+from pregao.units import day_number
 
 if TYPE_CHECKING:
     from pregao.exchange.engine.matching.give_ups import GiveUp
@@ -47,14 +48,8 @@ if TYPE_CHECKING:
 FIRST_IMPLIED_ID = 1 << 62
 """IDs of implied orders start here, so that they rank after ordinary ones at the same price."""
 
-_EPOCH = date(1970, 1, 1)
 _PARTIALLY_FILLED = OrdStatus.PARTIALLY_FILLED
 _FILLED = OrdStatus.FILLED
-
-
-def days(day: date) -> int:
-    """Return a date as days since 1970."""
-    return (day - _EPOCH).days
 
 
 class SpreadFill(NamedTuple):
@@ -201,7 +196,7 @@ class Market:
     def set_trade_date(self, trade_date: date) -> None:
         """Set the trading day."""
         self.trade_date = trade_date
-        self.trade_day = days(trade_date)
+        self.trade_day = day_number(trade_date)
 
     # Instruments
 

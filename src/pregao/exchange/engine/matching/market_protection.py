@@ -12,10 +12,11 @@ from typing import NamedTuple
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import BUY, EngineOrder
-from pregao.exchange.engine.model.enums import PRICE_SCALE, ProtectionScope
+from pregao.exchange.engine.model.enums import ProtectionScope
 from pregao.exchange.engine.model.instruments import Instrument, MultiLegModel
 from pregao.exchange.engine.model.operations_commands import ProtectionReference, SetProtection
 from pregao.exchange.engine.model.reject_codes import PROTECTION_IN_EFFECT, Reject
+from pregao.units import PRICE_SCALE
 
 INSTRUMENT = ProtectionScope.INSTRUMENT
 OPTIONS = ProtectionScope.OPTIONS

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pregao.exchange.engine.book.listing import NO_LIMIT, Band, Listing
-from pregao.exchange.engine.model.enums import (
-    PRICE_SCALE,
-    PriceBandMidpoint,
-    PriceBandType,
-    PriceLimitType,
-)
+from pregao.exchange.engine.model.enums import PriceBandMidpoint, PriceBandType, PriceLimitType
 from pregao.exchange.engine.model.reject_codes import (
     PRICE_OUTSIDE_BAND,
     PRICE_OUTSIDE_LIMITS,
     Reject,
 )
+from pregao.units import PRICE_SCALE, price_text
 
 _REFUSING = (
     PriceBandType.HARD_LIMIT,
@@ -84,11 +80,7 @@ def refusal(listing: Listing, price: int) -> Reject:
             reject = PRICE_OUTSIDE_LIMITS
             if kind == PriceBandType.REJECTION_BAND:
                 reject = PRICE_OUTSIDE_BAND
-            return reject.because(f"{_shown(price)} is outside {_shown(low)} to {_shown(high)}")
+            return reject.because(
+                f"{price_text(price)} is outside {price_text(low)} to {price_text(high)}"
+            )
     return PRICE_OUTSIDE_LIMITS
-
-
-def _shown(price: int) -> str:
-    """Return a price as text."""
-    whole, part = divmod(abs(price), PRICE_SCALE)
-    return f"{'-' if price < 0 else ''}{whole}.{part:04d}"

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from pregao.clock import SECOND
-from pregao.exchange.engine.model.enums import PRICE_SCALE
+from pregao.units import PRICE_SCALE
 
 _MAX_SECONDS = 86_400
 _TIMES = {

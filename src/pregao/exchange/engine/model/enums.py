@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag, StrEnum
 
-PRICE_SCALE = 10_000
-"""Prices are integers of 1e-4."""
-PRICE8_SCALE = 100_000_000
+from pregao.units import PRICE_SCALE
+
+PRICE8_DECIMALS = 8
+PRICE8_SCALE: int = 10**PRICE8_DECIMALS
 """Closing prices, reference prices, tick sizes and net changes are integers of 1e-8."""
 PRICE8_PER_PRICE = PRICE8_SCALE // PRICE_SCALE
 """Factor from a price (1e-4) to the same price in units of 1e-8."""

@@ -23,7 +23,6 @@ from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_aucti
 from pregao.exchange.engine.model.enums import (
     PRICE8_PER_PRICE,
     PRICE8_SCALE,
-    PRICE_SCALE,
     RATIO_SCALE,
     OrderSide,
     PriceType,
@@ -49,6 +48,7 @@ from pregao.exchange.engine.model.instruments import (
 from pregao.safe_io import documents
 from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
 from pregao.umdf.templates import NOT_OPTIONS
+from pregao.units import PRICE_SCALE
 
 _Parser = Callable[[object], object]
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from pregao.exchange.engine.model.enums import TradingSession, TradingStatus
 from pregao.exchange.engine.model.instrument_loader import read_document
 from pregao.exchange.engine.model.instruments import Instrument, SecurityType
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
+from pregao.units import MARKET_OFFSET_NS, midnight_ns
 
 DEFAULT = "default"
 """Name of the entries for groups without their own."""
@@ -75,7 +76,7 @@ class Schedule:
     """Entries of each group, those of all others under ``default``, and operations."""
 
     groups: Mapping[str, tuple[ScheduleEntry, ...]]
-    utc_offset_ns: int = -3 * HOUR
+    utc_offset_ns: int = MARKET_OFFSET_NS
     operations: tuple[ScheduledOperation, ...] = ()
 
     def entries(self, group: str) -> tuple[ScheduleEntry, ...]:
@@ -107,8 +108,7 @@ class Schedule:
         return due
 
     def _midnight_ns(self, trade_date: date) -> int:
-        midnight = datetime(trade_date.year, trade_date.month, trade_date.day, tzinfo=UTC)
-        return int(midnight.timestamp()) * SECOND - self.utc_offset_ns
+        return midnight_ns(trade_date) - self.utc_offset_ns
 
 
 def _day(

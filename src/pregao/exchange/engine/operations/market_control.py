@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.book.listing import Band, Listing
-from pregao.exchange.engine.book.market import Market, days
+from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import BookSide, EngineOrder
 from pregao.exchange.engine.book.snapshots import last_trade_price
 from pregao.exchange.engine.matching.price_bands import refresh
@@ -54,6 +54,7 @@ from pregao.exchange.engine.model.operations_commands import (
     SetSettlementPrice,
 )
 from pregao.exchange.engine.orders.order_cancel import refresh_auction, withdraw
+from pregao.units import day_number
 
 _LAST_DAY = 65_534
 """The last day that 16 bits can state: the number after it means none."""
@@ -76,7 +77,7 @@ def set_closing_price(market: Market, command: SetClosingPrice, now_ns: int) -> 
         listing.security_id,
         command.price8,
         command.flag,
-        None if last is None else days(last),
+        None if last is None else day_number(last),
         market.trade_day,
         now_ns,
     )
@@ -93,7 +94,7 @@ def set_settlement_price(market: Market, command: SetSettlementPrice, now_ns: in
     price_type = command.price_type
     if price_type is None:
         price_type = listing.instrument.price_type or PriceType.FIXED_AMOUNT
-    settl_day = None if command.settl_date is None else days(command.settl_date)
+    settl_day = None if command.settl_date is None else day_number(command.settl_date)
     if settl_day is not None and not 0 <= settl_day <= _LAST_DAY:
         raise UsageError(
             f"the settlement date must be from 1970-01-01 to 2149-06-05, was {command.settl_date}"

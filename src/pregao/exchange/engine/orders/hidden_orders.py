@@ -22,7 +22,6 @@ from pregao.exchange.engine.matching.matching import Execution, execution_event,
 from pregao.exchange.engine.matching.self_trade_prevention import tradable_without
 from pregao.exchange.engine.matching.statistics import matched
 from pregao.exchange.engine.model.enums import (
-    PRICE_SCALE,
     AggressorSide,
     ExecRestatementReason,
     OrderSide,
@@ -32,6 +31,7 @@ from pregao.exchange.engine.model.enums import (
 )
 from pregao.exchange.engine.orders.validation import BROKER_ONLY, FOK, IOC
 from pregao.exchange.engine.phases.trading_phases import OPEN
+from pregao.units import PRICE_SCALE
 
 RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
 WAIVED = RoutingInstruction.WAIVED_PRIORITY

@@ -31,7 +31,7 @@ from pregao.exchange.engine.matching.statistics import (
     opening_and_range,
 )
 from pregao.exchange.engine.model.auction_rules import AuctionRules
-from pregao.exchange.engine.model.enums import PRICE_SCALE, ImbalanceCondition, NewsSource
+from pregao.exchange.engine.model.enums import ImbalanceCondition, NewsSource
 from pregao.exchange.engine.model.events import (
     AuctionImbalance,
     MarketItem,
@@ -39,6 +39,7 @@ from pregao.exchange.engine.model.events import (
     TheoreticalOpeningPrice,
 )
 from pregao.exchange.engine.model.reject_codes import BOUND_IN_AUCTION, Reject
+from pregao.units import PRICE_SCALE
 
 _Plateau = tuple[int, int, int]
 """Lowest and highest price of a range, and its imbalance (positive: buyers)."""

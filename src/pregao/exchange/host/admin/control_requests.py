@@ -29,6 +29,7 @@ from pregao.exchange.engine.model.enums import (
 from pregao.exchange.engine.model.schedule import PHASE_NAMES
 from pregao.exchange.host.admin import request_fields as rule
 from pregao.exchange.host.gateway.order_requests import MAX_QUANTITY
+from pregao.units import midnight_ns
 
 PHASES: Final = {
     name: PHASE_NAMES[name]
@@ -38,7 +39,7 @@ ALL_GROUPS: Final = "all"
 FIRST_DAY: Final = datetime.date(1990, 1, 1)
 LAST_DAY: Final = datetime.date(2100, 12, 31)
 """Days up to this one, and dates derived from them, fit the 16 bits of a date on the wire."""
-MAX_TIME_NS: Final = (LAST_DAY - datetime.date(1970, 1, 1)).days * 86_400 * SECOND
+MAX_TIME_NS: Final = midnight_ns(LAST_DAY)
 MAX_HEADLINE_BYTES: Final = 512
 """The headline is repeated in every part of a news item, each in a packet of 1,400 bytes."""
 MAX_TEXT_BYTES: Final = 65_536

@@ -9,8 +9,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.enums import PRICE_SCALE
 from pregao.exchange.host.gateway.order_requests import MAX_PRICE
+from pregao.units import PRICE_SCALE
 
 PRICE_DECIMALS: Final = 4
 _COUNTS: Final = {4: "four", 8: "eight"}

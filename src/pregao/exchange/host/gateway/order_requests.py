@@ -35,6 +35,7 @@ from pregao.exchange.engine.orders.order_cancel import find_order
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.value_specs import ValueSpec as FieldReading
 from pregao.sbe.value_specs import readings
+from pregao.units import date_of
 
 ON_THE_WIRE: Final = {
     "session": "businessHeader.sessionID",
@@ -81,7 +82,6 @@ _MAX_CACHED: Final = 10_000
 _TOO_LONG: Final = 10**18
 """Prices with more digits exceed their field and are rejected."""
 
-_EPOCH: Final = date(1970, 1, 1).toordinal()
 _SIDES: Final = {ord(str(side.value)): side for side in OrderSide}
 _ORDER_TYPES: Final = {ord(kind.value): kind for kind in OrdType}
 _PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
@@ -472,4 +472,4 @@ def _investor(request: OrderRequest) -> int | None:
 
 
 def _date(days: int | None) -> date | None:
-    return None if days is None else date.fromordinal(_EPOCH + days)
+    return None if days is None else date_of(days)

@@ -16,7 +16,6 @@ from pregao.exchange.engine.matching.self_trade_prevention import investor_numbe
 from pregao.exchange.engine.model import reject_codes
 from pregao.exchange.engine.model.commands import Command, CrossSide, MassCancel, NewCross
 from pregao.exchange.engine.model.enums import (
-    PRICE_SCALE,
     CrossPrioritization,
     CrossType,
     ExecRestatementReason,
@@ -35,6 +34,7 @@ from pregao.exchange.host.gateway.order_requests import (
 from pregao.exchange.host.gateway.positions import POSITION_REQUESTS, position_command
 from pregao.exchange.host.gateway.pre_trade import NOT_AUTHORIZED
 from pregao.exchange.host.gateway.quotes import command_of
+from pregao.units import PRICE_SCALE
 
 UNSUPPORTED: Final = 3
 """FIX reject reason of an unsupported message type."""

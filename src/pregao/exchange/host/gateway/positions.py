@@ -15,9 +15,10 @@ from pregao.exchange.engine.model.commands import (
     Command,
     MaintainPosition,
 )
-from pregao.exchange.engine.model.enums import PRICE_SCALE, PosTransType
+from pregao.exchange.engine.model.enums import PosTransType
 from pregao.exchange.engine.model.reports import AllocationReported, PositionReported
 from pregao.exchange.host.gateway.order_requests import MAX_PRICE, MAX_QUANTITY
+from pregao.units import PRICE_SCALE, day_number, price_of
 
 Values = Mapping[str, Any]
 POSITION_REQUESTS: Final = frozenset(
@@ -27,7 +28,6 @@ POSITION_REQUESTS: Final = frozenset(
         "AllocationInstruction",
     }
 )
-_EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
 def position_command(name: str, values: Values, session: GatewaySession) -> Command | str:
@@ -86,7 +86,7 @@ def _maintenance(values: Values, session: int, firm: int) -> MaintainPosition | 
 
 
 def _days(day: date | None) -> int | None:
-    return None if day is None else day.toordinal() - _EPOCH
+    return None if day is None else day_number(day)
 
 
 class PositionReports:
@@ -117,7 +117,7 @@ class PositionReports:
             "origPosReqRefID": report.orig_request_id or None,
             "accountType": None,
             "clearingBusinessDate": self._market.trade_date,
-            "thresholdAmount": Decimal(report.threshold) / PRICE_SCALE,
+            "thresholdAmount": price_of(report.threshold),
             "transactTime": report.transact_time_ns,
             "account": report.account or None,
             "senderLocation": echoed.get("senderLocation") or "",

@@ -20,7 +20,7 @@ from pregao.exchange.engine.model.commands import (
     ProposedLeg,
     RefuseForward,
 )
-from pregao.exchange.engine.model.enums import PRICE_SCALE, RATIO_SCALE, OrderSide, SettlType
+from pregao.exchange.engine.model.enums import RATIO_SCALE, OrderSide, SettlType
 from pregao.exchange.engine.model.reports import (
     ForwardOffered,
     ForwardReported,
@@ -32,6 +32,7 @@ from pregao.exchange.host.gateway.order_requests import (
     MAX_QUANTITY,
     is_direct_access,
 )
+from pregao.units import PRICE_SCALE, price_of
 
 Values = Mapping[str, Any]
 _WITH_CASH: Final = "UNDERLYING_OPPOSING_TRADE"
@@ -203,7 +204,7 @@ class OffBookReporter:
                 "securityID": report.security_id,
                 "account": None,
                 "lastQty": report.last_qty,
-                "lastPx": Decimal(report.last_px) / PRICE_SCALE,
+                "lastPx": price_of(report.last_px),
                 "execID": report.exec_id,
                 "transactTime": report.transact_time_ns,
                 "leavesQty": 0,
@@ -213,7 +214,7 @@ class OffBookReporter:
                 "aggressorIndicator": "FALSE_VALUE",
                 "settlType": None if terms is None else terms.settl_type.name,
                 "daysToSettlement": None if terms is None else terms.days_to_settlement,
-                "fixedRate": None if terms is None else Decimal(terms.fixed_rate) / PRICE_SCALE,
+                "fixedRate": None if terms is None else price_of(terms.fixed_rate),
                 "tradeDate": self._market.trade_date,
                 "secondaryExecID": None,
                 "execRefID": None,
@@ -233,11 +234,11 @@ class OffBookReporter:
         return {
             "securityID": terms.security_id,
             "quoteReqID": number,
-            "price": Decimal(terms.price) / PRICE_SCALE,
+            "price": price_of(terms.price),
             "settlType": terms.settl_type.name,
             "executeUnderlyingTrade": cash,
             "orderQty": terms.quantity,
-            "fixedRate": Decimal(terms.fixed_rate) / PRICE_SCALE,
+            "fixedRate": price_of(terms.fixed_rate),
             "daysToSettlement": terms.days_to_settlement,
         }
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
+from pregao.clock import DAY
 from pregao.exchange.engine.model.enums import (
     ImbalanceCondition,
     OpenCloseSettlFlag,
@@ -36,7 +37,6 @@ from pregao.legacy.times import date_digits, time_digits
 Values = dict[str, Any]
 """An entry or a message: values by field name."""
 
-_DAY_NS: Final = 86_400_000_000_000
 _CONDITIONS: Final = {
     TradeCondition.OPENING_PRICE: "R",
     TradeCondition.CROSSED: "X",
@@ -58,7 +58,7 @@ def decimal_of(mantissa: int | None, decimals: int = 4) -> Decimal | None:
 
 def day_digits(day: int) -> int:
     """Return a day (number since 1970) in the format of the wire."""
-    return date_digits(day * _DAY_NS)
+    return date_digits(day * DAY)
 
 
 def at(time_ns: int) -> Values:
