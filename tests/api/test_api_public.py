@@ -66,7 +66,7 @@ def test_a_simulated_day_is_the_commands(tmp_path):
     [
         ({"compress": "rar"}, "compress must be one of .* was 'rar'"),
         ({"legacy": "all"}, "legacy must be one of .* was 'all'"),
-        ({"duration": "long"}, "must be a time such as .* was 'long'"),
+        ({"duration": "long"}, "must be a duration such as .* was 'long'"),
         ({"loss": 2}, "loss: rate must be from 0 to 1, .* was '2'"),
         ({"day": "today"}, "day must be a date such as 2026-05-21, was 'today'"),
     ],
