@@ -6,8 +6,9 @@ the input.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from pregao.capture.blocks import PacketBlock
 from pregao.clock import MILLISECOND, SECOND
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk_decoder import BulkDecoder, UnknownMessages, walk
+from pregao.umdf.bulk_decoder import BulkDecoder, UnknownMessages, WalkedPackets, walk
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey import _kernels
 from pregao.umdf.survey.lines import Destination, LineMessages, LineNumbers, LineTable, schema_of
@@ -33,6 +34,8 @@ PEAK_SPAN = 100 * MILLISECOND
 """Interval over which a peak is counted."""
 
 _HELD_SPANS = 16
+_BLOCKS_AHEAD = 2
+"""Maximum number of blocks whose messages are still to be decoded: each is held in memory."""
 _MAX_KEYS = 4096
 
 
@@ -113,7 +116,11 @@ class _LineTotals:
 
 
 class Survey:
-    """Collects statistics of the packets of captures."""
+    """Collects statistics of the packets of captures.
+
+    Messages are decoded in a thread, to find those that cannot be, while further blocks are read:
+    kernels run at the same time.
+    """
 
     def __init__(
         self,
@@ -124,14 +131,15 @@ class Survey:
         self.registry = self._decoder.registry
         self.lines = LineTable(streams)
         self.audit = SequenceAudit()
-        self.rejects = RejectCounts()
         self.messages = 0
         self.packets = 0
         """UDP packets."""
-        self.unknown: Counter[tuple[int, int]] = Counter()
-        """Messages of unknown templates, by template id and version."""
         self.first_ns: int | None = None
         self.last_ns: int | None = None
+        self._rejects = RejectCounts()
+        self._unknown: Counter[tuple[int, int]] = Counter()
+        self._thread = ThreadPoolExecutor(1)
+        self._checks: deque[Future[None]] = deque()
         self._totals = _LineTotals()
         self._total_peak = Peaks()
         self._packet_peak = Peaks()
@@ -156,11 +164,33 @@ class Survey:
         self._packet_peak.add(block.time_ns, np.zeros(len(block), np.int32), 1)
         self._line_peaks.add(times, lines[walked.packet], count)
         self._template_peaks.add(times, self._keys(rows), len(self._template_keys))
-        walk_faults(self._decoder, walked, name, block, self.rejects)
-        kinds = walked.kinds()
-        for outcome in decode_kinds(self._decoder, walked, kinds, name, block, self.rejects):
+        while len(self._checks) >= _BLOCKS_AHEAD:
+            self._checks.popleft().result()
+        self._checks.append(self._thread.submit(self._check, name, block, walked))
+
+    def _check(self, name: str, block: PacketBlock, walked: WalkedPackets) -> None:
+        """Count the messages and packets of a block that cannot be decoded."""
+        rejects, kinds = self._rejects, walked.kinds()
+        walk_faults(self._decoder, walked, name, block, rejects)
+        for outcome in decode_kinds(self._decoder, walked, kinds, name, block, rejects):
             if isinstance(outcome, UnknownMessages):
-                self.unknown[outcome.template_id, outcome.version] += len(outcome.rows)
+                self._unknown[outcome.template_id, outcome.version] += len(outcome.rows)
+
+    def _finish_checks(self) -> None:
+        while self._checks:
+            self._checks.popleft().result()
+
+    @property
+    def rejects(self) -> RejectCounts:
+        """Messages and packets that cannot be decoded."""
+        self._finish_checks()
+        return self._rejects
+
+    @property
+    def unknown(self) -> Counter[tuple[int, int]]:
+        """Messages of unknown templates, by template id and version."""
+        self._finish_checks()
+        return self._unknown
 
     def _span(self, block: PacketBlock) -> None:
         first, last = int(block.time_ns.min()), int(block.time_ns.max())
