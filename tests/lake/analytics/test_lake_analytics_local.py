@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from pregao.cli.analytics import analytics
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.analytics import writing
-from pregao.lake.analytics.engine import F, spark_type
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
+from pregao.lake.analytics.local.columns import spark_type
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.registry import ANALYTICS
 from pregao.lake.analytics.run import analyse

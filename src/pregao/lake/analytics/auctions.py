@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import DataFrame
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.status import STATUS, lines
 from pregao.lake.analytics.tables import PRICE, AnalyticsOptions, AnalyticsTable, column, conform

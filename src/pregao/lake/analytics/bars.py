@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.lake.analytics.engine import DataFrame
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.reading import LakeDay, LakeFiles
 from pregao.lake.analytics.tables import (
     AVERAGE,

@@ -28,7 +28,6 @@ from pregao.book.update_rows import NULL
 from pregao.clock import MINUTE
 from pregao.lake.analytics import _latency_kernels
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
-from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.event_messages import (
     EVENT,
     KINDS,
@@ -37,6 +36,8 @@ from pregao.lake.analytics.event_messages import (
     message_bounds,
     read_messages,
 )
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.order_flow import FILLS, REPORTS, REQUESTS, TIMES, aggressors, answers
 from pregao.lake.analytics.reading import DayTables, LakeDay, incremental_templates
 from pregao.lake.analytics.row_groups import (

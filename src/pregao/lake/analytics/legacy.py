@@ -30,7 +30,9 @@ from pregao.feed.legacy.book_updates import (
     TRADING_STATE,
     number_of,
 )
-from pregao.lake.analytics.engine import DataFrame, F, spark_type
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
+from pregao.lake.analytics.local.columns import spark_type
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.timeline import UNTOLD
 from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers, nulled, prices, take

@@ -30,7 +30,6 @@ import numpy as np
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.lake.analytics.engine import DataFrame
 from pregao.lake.analytics.flow_messages import (
     NAMED,
     Columns,
@@ -40,6 +39,7 @@ from pregao.lake.analytics.flow_messages import (
     flow_acts,
     open_span,
 )
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.reading import LakeDay, LakeFiles
 from pregao.lake.storage.lake_store import LakeStore
 

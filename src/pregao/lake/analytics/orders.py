@@ -28,7 +28,7 @@ from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.feed.packet_keys import AFTER_PACKET, in_order, packet_of
 from pregao.lake.analytics import _order_kernels as k
-from pregao.lake.analytics.engine import F
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
 from pregao.lake.analytics.order_flow import ENTRIES, REQUESTS, TIMES, answers
 from pregao.lake.analytics.order_histories import SIDES, Histories, histories, order_tasks
 from pregao.lake.analytics.reading import INSTRUMENTS, LakeDay, incremental_templates

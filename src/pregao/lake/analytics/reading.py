@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.legacy import (
     LEGACY_ENTRIES,
     LEGACY_LIST,
@@ -31,6 +30,9 @@ from pregao.lake.analytics.legacy import (
     legacy_states,
     legacy_venue_trades,
 )
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
+from pregao.lake.analytics.local.columns import Column
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.row_groups import ALL
 from pregao.lake.books.catalog import FileCatalog

@@ -29,7 +29,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import DataFrame
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.reading import INSTRUMENTS, LakeDay
 from pregao.lake.analytics.tables import (
     AVERAGE,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import DataFrame, F, spark_type
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
+from pregao.lake.analytics.local.columns import spark_type
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.reading import INSTRUMENTS, PACKETS, LakeDay, version_starts
 from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, Scope, column, conform
 from pregao.lake.analytics.timeline import GroupMember, StatusMessage, timeline

@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import Column, DataFrame, F, spark_type
 from pregao.lake.analytics.legacy import LEGACY_SOURCES, LEGACY_TABLES
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
+from pregao.lake.analytics.local.columns import Column, spark_type
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.reading import LakeDay, message_table
 from pregao.lake.ingest.schemas import DATE_FIELD, bounded_spec
 from pregao.lake.storage.commit_unit import TableSpec

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.feed.legacy.book_updates import ELECTRONIC
-from pregao.lake.analytics.engine import DataFrame, F
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.reading import (
     INSTRUMENTS,
     LakeDay,

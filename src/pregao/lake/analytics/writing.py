@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.analytics.engine import DataFrame
+from pregao.lake.analytics.local.frames import DataFrame
 from pregao.lake.analytics.tables import AnalyticsTable
 from pregao.lake.execution.spark_session import sentence
 from pregao.lake.ingest.merging import StagedTable, joined_rows, read_staged, stage

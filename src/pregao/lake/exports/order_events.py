@@ -22,7 +22,7 @@ from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.update_rows import NULL
 from pregao.errors import UsageError
 from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS, packet_of
-from pregao.lake.analytics.engine import F
+from pregao.lake.analytics.local import functions as F  # noqa: N812 - the conventional name
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.order_histories import NO_SIDE, OrderAction, OrderActs, order_acts
 from pregao.lake.analytics.reading import LakeDay, LakeFiles

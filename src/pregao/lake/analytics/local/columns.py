@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
+
 from pregao.lake.sql.duckdb_session import quoted_name, quoted_text
 
 _NAMES = {
@@ -32,6 +34,28 @@ def duckdb_type(kind: str) -> str:
         named = (f"{quoted_name(name.strip())} {duckdb_type(of)}" for name, _, of in members)
         return f"STRUCT({', '.join(named)})"
     return kind.upper() if kind.startswith("decimal(") else _NAMES[kind]
+
+
+_SPARK_NAMES = {
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.float64(): "double",
+}
+
+
+def spark_type(kind: Any) -> str:
+    """Return Spark's name of a type."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in kind)}>"
+    return _SPARK_NAMES[kind]
 
 
 def columns_of(schema: str) -> dict[str, str]:
