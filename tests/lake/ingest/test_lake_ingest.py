@@ -2,21 +2,26 @@
 
 import gzip
 import json
+import random
 import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
-from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
+from pregao.capture import PcapWriter, UdpFramer, datagrams, read_packets, udp_frame
 from pregao.errors import CaptureError, UsageError
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.report import AccountingError
-from pregao.umdf.packets import PacketDecoder
-from tests.lake.days import assert_same, day, rows, tables
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet, frames
+from tests.lake.days import SMALL, assert_same, day, rows, tables
 from tests.sbe.support import shown
 
+KEY = "channel", "stream", "sequence_version", "sequence_number", "index_in_packet"
 FAULTY = {
     "loss": "A=0.02,B=0.03",
     "reorder": "0.01",
@@ -240,12 +245,59 @@ def test_a_later_capture_of_the_other_feed_adds_only_missing_packets(whole, tmp_
     added = [row for row in rows(lake, "packets") if row["feed"] == "B"]
     assert Counter(row["outcome"] for row in added)["decoded"] > 0
     assert len(rows(lake, "umdf_order_mbo_50")) > before
-    keys = "channel", "stream", "sequence_version", "sequence_number", "index_in_packet"
-    for table in ("umdf_order_mbo_50", "umdf_trade_53", "umdf_delete_order_mbo_51"):
-        got = [tuple(row[key] for key in keys) for row in rows(lake, table)]
-        wanted = [tuple(row[key] for key in keys) for row in rows(whole[0], table)]
-        assert sorted(got, key=str) == sorted(wanted, key=str)
+    assert events_of(lake) == events_of(whole[0])
     assert len(rows(lake, "packets")) == len(rows(whole[0], "packets"))
+
+
+def test_events_of_several_ingests_are_those_of_one(tmp_path):
+    """Every message has a packet of its own, and every ingest a part of the packets."""
+    packets = [
+        (each.time_ns, encode_packet(PacketHeader(84, 1, number, each.time_ns), [message]))
+        for number, (each, message) in enumerate(messages_of(Path(day(**SMALL))), 1)
+    ]
+    draw = random.Random(5)
+    lots = [draw.choice(("0", "1", "2", "01", "12", "02")) for _ in packets]
+    captures = {}
+    for part in ("0", "1", "2", "012"):
+        captures[part] = str(tmp_path / f"{part}.pcap")
+        framer = UdpFramer("10.0.0.1", 40000, "233.252.14.1", 30001)
+        with PcapWriter(Path(captures[part])) as writer:
+            for (time_ns, payload), lot in zip(packets, lots, strict=True):
+                if set(part) & set(lot):
+                    writer.write(time_ns, framer.frame(payload))
+    ingest([captures["012"]], str(tmp_path / "whole"))
+    expected = events_of(tmp_path / "whole")
+    assert len(expected) == len(packets)
+    lake, changed = tmp_path / "lake", 0
+    before: dict = {}
+    for part in "201":
+        assert ingest([captures[part]], str(lake)).committed
+        events = events_of(lake)
+        changed += sum(events[key] != event for key, event in before.items())
+        before = events
+    assert before == expected
+    assert changed > len(packets) // 20
+    assert not check_lake(LakeStore(lake)).faults
+
+
+def messages_of(folder):
+    """The messages of feed A of a channel, each with its datagram, in order."""
+    capture = min(folder.glob("*Incremental_A.pcap"))
+    with read_packets(capture) as reader:
+        for each in datagrams(reader):
+            for part in frames(each.payload):
+                yield each, bytes(each.payload[part.position + 4 : part.end])
+
+
+def events_of(lake):
+    """The event of every incremental message, by its key and table."""
+    return {
+        (table.name, *(row[key] for key in KEY)): row["event"]
+        for table in Path(lake).glob("umdf_*")
+        if "event" in (found := DeltaTable(str(table)).to_pyarrow_table()).column_names
+        for row in found.select([*KEY, "event"]).to_pylist()
+        if row["event"] is not None
+    }
 
 
 def test_duplicates_in_one_command_count_once(tmp_path):

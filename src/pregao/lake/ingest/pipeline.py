@@ -33,6 +33,7 @@ from pregao.lake.ingest.feed_assignment import decide_roles
 from pregao.lake.ingest.fingerprint import range_hash
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.history import IngestState, channel_day_key, guard, load_ingest_state
+from pregao.lake.ingest.late_packets import RenumberedEvents, renumber_events
 from pregao.lake.ingest.merging import (
     TaskManifest,
     latest_rules,
@@ -42,6 +43,7 @@ from pregao.lake.ingest.merging import (
 from pregao.lake.ingest.options import IngestOptions, check_channels, check_days, check_options
 from pregao.lake.ingest.planner import IngestPlan, make_plan
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
+from pregao.lake.ingest.protocols.umdf import UMDF
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol, prepare
 from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather
 from pregao.lake.ingest.survey import CaptureSurvey, scan_tcp, survey
@@ -279,7 +281,10 @@ def ingest_surveyed(
         creation.finish()
     others = [name for name in report.accounts if name != first_protocol().name]
     lake.ensure_tables(protocol_specs(others))
-    state.add(_commit(lake, report, plan, state, files, progress))
+    renumbered = RenumberedEvents()
+    if (earlier := state.coverage.get(UMDF.name)) is not None:
+        renumbered = renumber_events(lake, manifests, earlier, files)
+    state.add(_commit(lake, report, plan, state, files, renumbered, progress))
     _remove_staging(lake, report.unit_id)
     return set()
 
@@ -377,14 +382,16 @@ def _commit(
     plan: IngestPlan,
     state: IngestState,
     files: list[WrittenFile],
+    renumbered: RenumberedEvents,
     progress: TaskProgress,
 ) -> list[dict[str, Any]]:
     """Commit the written files, unless another unit has claimed a capture or channel meanwhile.
 
     Returns the new rows of ``ingests``; none if another unit was first.
     """
-    report.files = len(files)
+    report.files = len(files) + len(renumbered.files)
     report.bytes_written = sum(file.size for file in files)
+    report.bytes_written += sum(file.size for file in renumbered.files)
     report.roles = [
         {
             "destination": role.destination,
@@ -411,8 +418,9 @@ def _commit(
     unit = CommitUnit(
         report.unit_id,
         tuple([state.claim_key(capture.content_hash) for capture in report.captures] + guards),
-        lake.new_files(files),
+        (*lake.new_files(files), *renumbered.files),
         tuple(rows),
+        tuple(renumbered.removed),
     )
     progress.step("committing")
     report.committed = lake.commit(unit).committed
