@@ -1,4 +1,7 @@
-"""Run the benchmarks, print their rows and write bench/results.json."""
+"""Run the benchmarks, print their rows and write bench/results.json.
+
+`python -m bench lake --profile` prints the processor time of each part of the pipeline instead.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,11 @@ _ON_REQUEST = "day"
 
 
 def main() -> None:
+    if sys.argv[1:] == ["lake", "--profile"]:
+        from bench import profile
+
+        profile.run()
+        return
     chosen = sys.argv[1:] or [section for section in SECTIONS if section != _ON_REQUEST]
     rows: list[Row] = []
     for section in chosen:

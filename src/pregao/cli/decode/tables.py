@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 ROW_GROUP = 1 << 17
 """Rows of a Parquet row group or Arrow batch, except the last."""
+
+_WRITERS = 2
+"""Number of files that are written at the same time, while further messages are decoded."""
 
 Lines = Callable[[MessageBatch, Sequence[Any]], Any]
 
@@ -98,8 +103,13 @@ class CsvOutput:
         """Do nothing: the file is closed by its owner."""
 
 
+@cache
+def _writers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_WRITERS)
+
+
 class TableOutput:
-    """The Parquet or Arrow file of one template."""
+    """The Parquet or Arrow file of one template; a thread writes each row group."""
 
     def __init__(
         self,
@@ -114,6 +124,7 @@ class TableOutput:
         own = [_in_process(field, form.schema.names) for field in table.schema]
         self._schema = pa.schema([*form.schema, *own])
         self._stored = self._schema
+        self._writing: Future[None] | None = None
         self._writer: Any
         if kind == "parquet":
             self._writer = _parquet_writer(stream, self._schema)
@@ -134,16 +145,24 @@ class TableOutput:
             self.flush()
 
     def flush(self) -> None:
-        """Write the buffered messages as a row group."""
+        """Write the buffered messages as a row group, after those before."""
         if self._batches:
-            table = pa.Table.from_batches(self._batches)
-            if self._stored is not self._schema:
-                table = table.cast(self._stored)
-                self._writer.write_table(table.combine_chunks(), max_chunksize=ROW_GROUP)
-            else:
-                self._writer.write_table(table, row_group_size=ROW_GROUP)
+            self._finish_writing()
+            self._writing = _writers().submit(self._write, pa.Table.from_batches(self._batches))
             self._batches = []
             self.waiting = 0
+
+    def _write(self, table: Any) -> None:
+        if self._stored is not self._schema:
+            table = table.cast(self._stored)
+            self._writer.write_table(table.combine_chunks(), max_chunksize=ROW_GROUP)
+        else:
+            self._writer.write_table(table, row_group_size=ROW_GROUP)
+
+    def _finish_writing(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
     def end_block(self) -> None:
         """Do nothing: row groups are larger than blocks."""
@@ -151,10 +170,13 @@ class TableOutput:
     def close(self) -> None:
         """Write the buffered messages and the footer of the file."""
         self.flush()
+        self._finish_writing()
         self._writer.close()
 
     def abandon(self) -> None:
         """Close the writer, which would otherwise write to a closed file later."""
+        with suppress(Exception):
+            self._finish_writing()
         with suppress(Exception):
             self._writer.close()
         if isinstance(self._writer, pq.ParquetWriter):
