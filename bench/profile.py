@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -57,7 +57,7 @@ class Stopwatch:
     """Processor time of parts of a program, without that of the parts that they call."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self._running: list[str] = []
         self._since = time.process_time()
 
@@ -134,7 +134,7 @@ def run() -> None:
     start_spark()
     print(f"  {messages:,} messages")
     total = sum(watch.seconds.values())
-    for title, seconds in watch.seconds.most_common():
+    for title, seconds in sorted(watch.seconds.items(), key=lambda part: -part[1]):
         share, each = 100 * seconds / total, seconds / messages * 1e6
         print(f"  {title:<34} {seconds:>8.2f} s {each:>7.3f} s per million {share:>5.1f} %")
     print(f"  {'all':<34} {total:>8.2f} s {total / messages * 1e6:>7.3f} s per million")
