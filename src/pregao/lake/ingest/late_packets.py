@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from pregao.arrays import BoolArray, Int64Array
 from pregao.lake.ingest.merging import TaskManifest
-from pregao.lake.ingest.protocols.umdf import PREFIX, UMDF
+from pregao.lake.ingest.registry import first_protocol
 from pregao.lake.ingest.sequence_ranges import ChannelDayVersion, Coverage, Runs, joined_runs
 from pregao.lake.ingest.writer import BY_INSTRUMENT
 from pregao.lake.storage.commit_unit import DATE, NewFile, ReplacedRows
@@ -103,7 +103,7 @@ def renumber_events(
     meeting = _meeting_packets(manifests, known, _first_events(files))
     if not meeting:
         return result
-    tables = {name: lake.delta(name) for name in lake.table_names() if name.startswith(PREFIX)}
+    tables = {name: lake.delta(name) for name in lake.table_names() if name.startswith(_prefix())}
     for day in sorted({key[0] for key in meeting}):
         visible = {name: _files_of(table, day) for name, table in tables.items()}
         new = {name: [f for f in files if (f.table, f.day) == (name, day)] for name in tables}
@@ -138,7 +138,7 @@ def _first_events(files: Iterable[WrittenFile]) -> dict[int, int]:
     found: dict[int, int] = {}
     for file in files:
         names = file.metadata.schema.names
-        if not file.table.startswith(PREFIX) or _EVENT not in names:
+        if not file.table.startswith(_prefix()) or _EVENT not in names:
             continue
         for group in range(file.metadata.num_row_groups):
             bounds = file.metadata.row_group(group).column(names.index(_EVENT)).statistics
@@ -154,7 +154,7 @@ def _meeting_packets(
     own: dict[ChannelDayVersion, Runs] = {}
     context: dict[ChannelDayVersion, Runs] = {}
     for manifest in manifests:
-        if manifest.protocol == UMDF.name:
+        if manifest.protocol == first_protocol().name:
             for runs_of, coverage in ((own, manifest.coverage), (context, manifest.around)):
                 for key, runs in coverage.items():
                     runs_of[key[:3]] = joined_runs(runs_of.get(key[:3], []), runs)
@@ -182,6 +182,11 @@ def _files_of(table: Any, day: int) -> dict[str, tuple[int, int]]:
             low, high = (action.get(f"{end}.sequence_number") for end in ("min", "max"))
             found[action["path"]] = (0 if low is None else low, 1 << 62 if high is None else high)
     return found
+
+
+def _prefix() -> str:
+    """Return the beginning of the names of message tables whose messages have events."""
+    return f"{first_protocol().name}_"
 
 
 def _date(day: int) -> date:

@@ -43,7 +43,6 @@ from pregao.lake.ingest.merging import (
 from pregao.lake.ingest.options import IngestOptions, check_channels, check_days, check_options
 from pregao.lake.ingest.planner import IngestPlan, make_plan
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
-from pregao.lake.ingest.protocols.umdf import UMDF
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol, prepare
 from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather
 from pregao.lake.ingest.survey import CaptureSurvey, scan_tcp, survey
@@ -282,7 +281,7 @@ def ingest_surveyed(
     others = [name for name in report.accounts if name != first_protocol().name]
     lake.ensure_tables(protocol_specs(others))
     renumbered = RenumberedEvents()
-    if (earlier := state.coverage.get(UMDF.name)) is not None:
+    if (earlier := state.coverage.get(first_protocol().name)) is not None:
         renumbered = renumber_events(lake, manifests, earlier, files)
     state.add(_commit(lake, report, plan, state, files, renumbered, progress))
     _remove_staging(lake, report.unit_id)
