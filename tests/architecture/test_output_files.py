@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter
-from pregao.cli.output_files import NewFiles, check_report, write_report
 from pregao.errors import CaptureError, UsageError
-from pregao.safe_io.output_files import open_new, open_output, replace_file, temporary_name
+from pregao.safe_io.output_files import (
+    NewFiles,
+    check_report,
+    open_new,
+    open_output,
+    replace_file,
+    temporary_name,
+    write_report,
+)
 
 
 @pytest.fixture(name="precious")
@@ -79,7 +86,7 @@ def test_a_temporary_name_never_exists(
     precious: Path, link: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert temporary_name(link) != temporary_name(link)
-    monkeypatch.setattr("pregao.cli.output_files.temporary_name", lambda _: link)
+    monkeypatch.setattr("pregao.safe_io.output_files.temporary_name", lambda _: link)
     with (
         pytest.raises(UsageError, match="cannot be written: File exists"),
         NewFiles(force=True) as files,

@@ -64,9 +64,9 @@ def books(
     """
     from pregao.cli import option_values
     from pregao.cli.ingest import open_runner
-    from pregao.cli.output_files import check_report, write_report
     from pregao.lake.books.build import BookOptions
     from pregao.lake.storage.lake_store import LakeStore
+    from pregao.safe_io.output_files import check_report, write_report
 
     option_values.check_engine(engine, master, conf)
     channels = option_values.numbers(channel, "--channel", 255)

@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
+from typing import Annotated
 
 import typer
 
 from pregao.cli import options
-from pregao.errors import UsageError
-from pregao.units import MARKET_ZONE
-
-if TYPE_CHECKING:
-    from pregao.lake.books.selection import BookSelection
-    from pregao.lake.storage.lake_store import LakeStore
 
 EPILOG = "\n\n".join(
     (
@@ -50,11 +43,6 @@ class ExportKind(StrEnum):
     HFTBACKTEST = "hftbacktest"
     HFTBACKTEST_L2 = "hftbacktest-l2"
     NAUTILUS = "nautilus"
-
-    @property
-    def third_party(self) -> bool:
-        """Whether it is a third-party format of an instrument day."""
-        return self not in (ExportKind.TICKS, ExportKind.BOOK)
 
 
 def export(
@@ -93,9 +81,8 @@ def export(
     The file extension determines the format of tables: CSV, Parquet or Arrow.
     """
     from pregao.cli import option_values
-    from pregao.cli.output_files import NewFiles
     from pregao.lake.books.selection import BookSelection
-    from pregao.lake.exports.tabular import ending_of
+    from pregao.lake.exports.formats import ExportRequest, write_export
     from pregao.lake.storage.lake_store import LakeStore
 
     channels = option_values.numbers(channel, "--channel", 255)
@@ -104,112 +91,26 @@ def export(
         tuple(sorted(channels or ())),
         tuple(option_values.parts(symbol)),
     )
-    when = option_values.moment(at, "--at", tz)
-    if when is not None and (what is not ExportKind.BOOK or checkpoints or not selection.symbols):
-        raise UsageError("--at requires `export book` with --symbol and without --checkpoints.")
-    if checkpoints and what is not ExportKind.BOOK:
-        raise UsageError(f"--checkpoints is for `export book`, not `export {what}`.")
-    if what.third_party:
-        write_third_party(
-            what.value, lake, selection, output, depth, tz, force=force, safe_csv=safe_csv
-        )
-        return
-    ending = ".csv" if output == "-" else ending_of(output)
-    files = NewFiles(force=force)
-    if output != "-":
-        files.check(Path(output))
-    store = LakeStore(lake)
-    store.require()
-    request = _ExportRequest(what, store, selection, depth, when, checkpoints, ending, safe_csv)
-    if output == "-":
-        _write(request, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    with files:
-        rows = _write(request, files.create(Path(output)))
-    typer.echo(f"pregao: {rows:,} rows in {output}", err=True)
-
-
-class _ExportRequest(NamedTuple):
-    """Settings of an export of ticks or books."""
-
-    what: ExportKind
-    lake: LakeStore
-    selection: BookSelection
-    depth: int
-    when: int | None
-    checkpoints: bool
-    ending: str
-    safe_csv: bool
-
-
-def _write(wanted: _ExportRequest, sink: BinaryIO) -> int:
-    from pregao.lake.books.book_at import book_at
-    from pregao.lake.exports.tabular import export_checkpoints, export_moments, export_ticks
-
-    lake, selection, ending, safe = wanted.lake, wanted.selection, wanted.ending, wanted.safe_csv
-    if wanted.what is ExportKind.TICKS:
-        return export_ticks(lake, selection, wanted.depth, sink, ending, safe_csv=safe)
-    if wanted.when is None:
-        every = wanted.checkpoints
-        return export_checkpoints(lake, selection, sink, ending, all_of_them=every, safe_csv=safe)
-    day = selection.dates[0] if selection.dates else None
-    channel = selection.channels[0] if selection.channels else None
-    moments = (book_at(lake, name, wanted.when, day, channel) for name in selection.symbols)
-    return export_moments(moments, sink, ending, safe_csv=safe)
-
-
-def write_third_party(
-    format_name: str,
-    lake: str,
-    selection: BookSelection,
-    output: str,
-    depth: int,
-    zone: str | None,
-    *,
-    force: bool,
-    safe_csv: bool,
-) -> None:
-    """Write one or more instrument days in a third-party format."""
-    from pregao.cli.output_files import NewFiles
-    from pregao.lake.books.book_at import find_instrument
-    from pregao.lake.books.catalog import FileCatalog
-    from pregao.lake.exports.formats import ExportFormat, check_output, files_of
-    from pregao.lake.storage.lake_store import LakeStore
-
-    wanted = ExportFormat(format_name)
-    check_output(wanted, output)
-    if not selection.symbols:
-        raise UsageError(f"`export {wanted}` requires --symbol.")
-    if len(selection.channels) > 1:
-        raise UsageError(
-            f"`export {wanted}` accepts one --channel, was {len(selection.channels)}. Use it "
-            "if a symbol is on several channels."
-        )
-    store = LakeStore(lake)
-    store.require()
-    catalogue = FileCatalog(store)
-    channel = selection.channels[0] if selection.channels else None
-    instruments = [
-        find_instrument(catalogue, name, day, channel)
-        for name in selection.symbols
-        for day in selection.dates or (None,)
-    ]
-    found = files_of(
-        store, wanted, instruments, output, depth, zone or MARKET_ZONE, safe_csv=safe_csv
+    request = ExportRequest(
+        what=what.value,
+        selection=selection,
+        output=output,
+        depth=depth,
+        at_ns=option_values.moment(at, "--at", tz),
+        checkpoints=checkpoints,
+        zone=tz,
+        safe_csv=safe_csv,
+        force=force,
     )
     if output == "-":
-        for each in found:
-            each.write(sys.stdout.buffer)
+        write_export(LakeStore(lake), request, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    rows = 0
-    with NewFiles(force=force) as files:
-        for each in found:
-            each.path.parent.mkdir(parents=True, exist_ok=True)
-            rows += each.write(files.create(Path(each.path)))
-        paths = files.paths
-    for path in paths:
+    written = write_export(LakeStore(lake), request)
+    if what in (ExportKind.TICKS, ExportKind.BOOK):
+        typer.echo(f"pregao: {written.rows:,} rows in {output}", err=True)
+        return
+    for path in written.paths:
         typer.echo(f"pregao: {path}", err=True)
-    if rows:
-        typer.echo(f"pregao: {rows:,} rows", err=True)
+    if written.rows:
+        typer.echo(f"pregao: {written.rows:,} rows", err=True)

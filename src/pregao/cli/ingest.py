@@ -97,10 +97,10 @@ def ingest(
     """
     from pregao.cli import option_values
     from pregao.cli.decode.raw_dumps import dumps_as_captures
-    from pregao.cli.output_files import check_report
     from pregao.lake.datasource.options import parse_size
     from pregao.lake.ingest.discovery import find_captures
     from pregao.lake.ingest.options import IngestOptions
+    from pregao.safe_io.output_files import check_report
 
     option_values.check_engine(engine, master, conf)
     stages = selected_stages(only)
@@ -145,7 +145,7 @@ def _run_all(
     quiet: bool,
 ) -> None:
     """Run the stages in order and print the duration of each."""
-    from pregao.cli.output_files import write_report
+    from pregao.safe_io.output_files import write_report
 
     data: dict[str, Any] = {}
     seconds: dict[str, float] = {}

@@ -251,14 +251,14 @@ def dictionary(
 
 def _check(output: Path | None, force: bool) -> None:
     """Raise `UsageError` before the work starts if the file cannot be written."""
-    from pregao.cli.output_files import NewFiles
+    from pregao.safe_io.output_files import NewFiles
 
     if output is not None:
         NewFiles(force=force).check(output)
 
 
 def _write(text: str, output: Path | None, force: bool) -> None:
-    from pregao.cli.output_files import NewFiles
+    from pregao.safe_io.output_files import NewFiles
 
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))

@@ -31,11 +31,10 @@ def pack(
     Writes a launcher script for the driver next to the archive, at the relative path that Python
     has inside it.
     """
-    from pregao.cli.output_files import NewFiles
     from pregao.errors import UsageError
     from pregao.lake.execution.environment_archive import driver_launcher, folder_name
     from pregao.lake.execution.environment_archive import pack as write_archive
-    from pregao.safe_io.output_files import replace_file
+    from pregao.safe_io.output_files import NewFiles, replace_file
 
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{out} must end in .tar.gz or .tgz: Spark unpacks archives by name.")

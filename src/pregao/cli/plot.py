@@ -86,7 +86,7 @@ def plot(
     from pregao import extras
     from pregao.cli import option_values
     from pregao.cli.config import configuration
-    from pregao.cli.output_files import NewFiles
+    from pregao.safe_io.output_files import NewFiles
 
     if output.suffix.lower() not in ENDINGS:
         raise UsageError(f"{output}: the file name must end in {', '.join(ENDINGS)}.")

@@ -107,11 +107,11 @@ def query(
     """
     require("deltalake")
     from pregao.cli import option_values
-    from pregao.cli.output_files import NewFiles
     from pregao.lake.execution.spark_session import parse_conf
     from pregao.lake.sql.engines import choose_engine, open_engine
     from pregao.lake.sql.query_guard import require_query
     from pregao.lake.storage.lake_store import LakeStore
+    from pregao.safe_io.output_files import NewFiles
 
     if examples:
         _list_examples(as_json)

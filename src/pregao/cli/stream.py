@@ -85,12 +85,12 @@ def stream(
     atomically, exactly once: nothing is lost or duplicated if the command is killed.
     """
     from pregao.cli import option_values
-    from pregao.cli.output_files import check_report
     from pregao.lake.datasource.options import parse_size
     from pregao.lake.datasource.rolling_files import RollingFiles
     from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.streaming.stream import StreamPace, follow_locally, follow_on_spark
     from pregao.lake.streaming.stream_ingest import StreamIngest
+    from pregao.safe_io.output_files import check_report
     from pregao.units import parse_duration
 
     option_values.check_engine(engine, master, conf)

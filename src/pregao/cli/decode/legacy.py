@@ -20,13 +20,13 @@ from pregao.api.reading.legacy import (
 from pregao.api.reading.selection import instruments
 from pregao.cli.console import plain
 from pregao.cli.decode.outputs import StandardOutput, output_kind
-from pregao.cli.output_files import NewFiles
 from pregao.clock import format_ns
 from pregao.errors import UsageError
 from pregao.fast.model import Templates
 from pregao.legacy.messages import LegacyMessage
 from pregao.legacy.streams import LegacyStream
 from pregao.name_matching import folded
+from pregao.safe_io.output_files import NewFiles
 
 _LINES_AT_ONCE = 1000
 

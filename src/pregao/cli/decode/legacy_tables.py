@@ -23,7 +23,6 @@ from pregao.api.reading.legacy import (
 )
 from pregao.arrays import Int64Array
 from pregao.capture.block_reader import read_blocks
-from pregao.cli.output_files import NewFiles
 from pregao.errors import CaptureError, UsageError
 from pregao.fast.columns import REASONS, FastColumnDecoder
 from pregao.fast.model import Template, Templates
@@ -38,6 +37,7 @@ from pregao.legacy.messages import MsgType, message_type
 from pregao.legacy.reassembly import Assembler, Chunk
 from pregao.legacy.tables import LegacyTable, rows_of, tables_of
 from pregao.safe_io.csv_cells import safe_table
+from pregao.safe_io.output_files import NewFiles
 from pregao.umdf.survey.lines import Destination
 
 KEY = pa.schema(

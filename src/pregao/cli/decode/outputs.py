@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from pregao.api.reading.keys import MessageKeyFormat, key_form
-from pregao.cli.output_files import NewFiles
 from pregao.errors import UsageError
 from pregao.extras import installed, require
+from pregao.safe_io.output_files import NewFiles
 from pregao.sbe.model import MessageTemplate, Schema
 from pregao.umdf.bulk_decoder import MessageBatch
 

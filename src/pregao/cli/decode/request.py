@@ -33,8 +33,8 @@ from pregao.cli.decode.pipeline import (
     expected_versions,
     learn,
 )
-from pregao.cli.output_files import NewFiles
 from pregao.errors import UsageError
+from pregao.safe_io.output_files import NewFiles
 from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import Destination, LineNumbers, LineTable
