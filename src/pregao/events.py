@@ -3,6 +3,12 @@
 Each one has the key of its packet in the incremental stream (None without one), the packet's
 sending time, and its reception time. Prices are mantissas of `pregao.units.PRICE_DECIMALS`
 digits, as in books.
+
+Example:
+    >>> from pregao.events import TradeDone
+    >>> item = next(pregao.follow("day", symbol="PETR4", kinds=TradeDone))
+    >>> item.event.price > 0 and item.event.size > 0
+    True
 """
 
 from __future__ import annotations

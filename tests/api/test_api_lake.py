@@ -9,8 +9,10 @@ import numpy as np
 import polars
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import pregao
+from pregao.cli.main import app
 from pregao.errors import UsageError
 
 mpl.use("Agg")
@@ -301,3 +303,95 @@ def test_a_scan_gives_a_table_in_batches(lake):
     assert sorted(rows, key=key) == sorted(whole.to_pylist(), key=key)
     with pytest.raises(UsageError, match="rows must be at least 1"):
         next(lake.scan("ticks", rows=0))
+
+
+def listed_rows(found):
+    """Rows of any engine's result as tuples."""
+    if hasattr(found, "fetchall"):
+        return found.fetchall()
+    if hasattr(found, "collect"):
+        return found.collect().rows()
+    if hasattr(found, "to_pylist"):
+        return [tuple(row.values()) for row in found.to_pylist()]
+    return list(found.itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize("engine", ["arrow", "pandas", "polars", "duckdb"])
+def test_readers_select_instruments_and_times(lake, engine):
+    every = lake.table("trades", columns=["symbol", "time_ns", "trade_id"]).to_pylist()
+    times = sorted(row["time_ns"] for row in every)
+    since, until = times[len(times) // 4], times[-len(times) // 4]
+    found = lake.trades(
+        ["petr4", "PETR3"], since, until, columns=["symbol", "time_ns", "trade_id"], engine=engine
+    )
+    wanted = [
+        tuple(row.values())
+        for row in every
+        if row["symbol"] in ("PETR4", "PETR3") and since <= row["time_ns"] < until
+    ]
+    assert listed_rows(found) == wanted
+    assert 0 < len(wanted) < len(every)
+    bars = lake.bars("PETR4", interval="60s", columns=["start_ns"], engine=engine)
+    assert listed_rows(bars) == sorted(
+        {(row["time_ns"] // 60_000_000_000 * 60_000_000_000,) for row in every
+         if row["symbol"] == "PETR4"}
+    )  # fmt: skip
+
+
+def test_readers_of_each_table_are_those_of_the_lake(lake):
+    (defined,) = lake.instruments("PETR4").to_pylist()
+    assert defined["symbol"] == "PETR4"
+    by_id = lake.orders(defined["security_id"], day=str(defined["date"]), where="side = 'BUY'")
+    own = f"symbol = 'PETR4' AND side = 'BUY' AND date = DATE '{defined['date']}'"
+    assert by_id.equals(lake.table("orders", where=own))
+    ticks = lake.ticks("PETR4", "2026-05-21 09:01", tz="America/Sao_Paulo", prices="float")
+    assert ticks.equals(
+        lake.table(
+            "ticks", prices="float", tz="America/Sao_Paulo",
+            where="symbol = 'PETR4' AND sending_time_ns >= 1779364860000000000",
+        )
+    )  # fmt: skip
+    assert repr(lake.ticks) == "<rows of ticks: call it with a symbol, since and until>"
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda lake: lake.trades("PETR5"), r"knows no instrument PETR5. Did you mean PETR"),
+        (lambda lake: lake.trades(1.5), "symbol must be a symbol such as 'PETR4', .* was 1.5"),
+        (lambda lake: lake.trades([]), "symbol must be a symbol"),
+        (lambda lake: lake.trades("PETR4", interval="1m"), "^interval is for bars; trades have no"),
+        (lambda lake: lake.bars(interval="soon"), "^interval must be a length such as"),
+        (lambda lake: lake.instruments(since="2026-05-21"), "no times: select a day with day="),
+        (lambda lake: lake.ticks(since=1779364800), "If it is in seconds, append 9 zeros"),
+        (
+            lambda lake: lake.export("xls", "x.csv"),
+            "^what must be one of ticks, book, mbo, .*'xls'",
+        ),
+        (lambda lake: lake.export("mbo", "x.csv"), "requires symbols"),
+        (lambda lake: lake.export("mbo", "x.csv", at="2026-05-21 12:01"), "^at requires"),
+    ],
+)
+def test_readers_and_exports_refuse_what_they_cannot_select(lake, read, message):
+    with pytest.raises(UsageError, match=message):
+        read(lake)
+
+
+def test_an_export_is_that_of_the_command(lake, tmp_path):
+    path = repr(lake).split("'")[1]
+    for what, name, depth in (("ticks", "ticks.csv", 3), ("mbo", "mbo.csv", 10)):
+        found = lake.export(what, tmp_path / name, symbols=["PETR4", "PETR3"], depth=depth)
+        assert found == [tmp_path / name]
+        arguments = [
+            "export", what, "--lake", path, "--symbol", "PETR4,PETR3",
+            "--depth", str(depth), "-o", str(tmp_path / f"command-{name}"),
+        ]  # fmt: skip
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        assert found[0].read_bytes() == (tmp_path / f"command-{name}").read_bytes()
+    with pytest.raises(UsageError, match="already exists; use force=True to replace it"):
+        lake.export("ticks", tmp_path / "ticks.csv")
+    book = lake.export(
+        "book", tmp_path / "b.csv", symbols="PETR4", at="2026-05-21 09:02", tz="America/Sao_Paulo"
+    )
+    lines = book[0].read_text().splitlines()
+    assert len(lines) - 1 == len(lake.book("PETR4", at="2026-05-21 12:02").orders) > 0

@@ -1,5 +1,7 @@
 """The public API: what `import pregao` offers, and what it costs."""
 
+import doctest
+import inspect
 import json
 import re
 import subprocess
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import pregao
+from pregao import entrypoint, events, plot
+from pregao.api.tables import TableReader
 from pregao.errors import UsageError
 
 HOUSE = Path(pregao.__file__).parent
@@ -74,3 +78,53 @@ def test_a_simulated_day_is_the_commands(tmp_path):
 def test_a_day_that_cannot_be_is_refused(tmp_path, wish, words):
     with pytest.raises(UsageError, match=words):
         pregao.simulate(tmp_path / "day", **wish)
+
+
+CLASSES = (pregao.Book, pregao.Capture, pregao.Lake, TableReader)
+PROPERTIES = [getattr(pregao.Lake, name) for name in ("trades", "ticks", "bars", "orders")]
+
+
+def public_functions():
+    """Public functions of the four public modules, and methods of the classes of the API."""
+    for module in (pregao, entrypoint, plot):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if inspect.isroutine(found) or hasattr(found, "__wrapped__"):
+                yield f"{module.__name__}.{name}", found
+    for kind in CLASSES:
+        for name, found in vars(kind).items():
+            if inspect.isfunction(found) and (name == "__call__" or not name.startswith("_")):
+                yield f"{kind.__name__}.{name}", found
+
+
+FUNCTIONS = dict(public_functions())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_states_its_arguments_and_results_and_shows_an_example(name):
+    text, signature = inspect.getdoc(FUNCTIONS[name]), inspect.signature(FUNCTIONS[name])
+    given = [each for each in signature.parameters if each != "self"]
+    assert not given or "Args:\n" in text
+    for each in given:
+        assert re.search(rf"^ +{each}: ", text, re.M), each
+    returned = signature.return_annotation
+    assert "Any" not in re.findall(r"\w+", str(returned).replace("dict[str, Any]", ""))
+    assert returned == "None" or re.search(r"^(Returns|Yields):\n", text, re.M)
+    assert "Example:\n    >>> " in text
+
+
+def test_the_examples_of_docstrings_run(day, lake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("day").symlink_to(day)
+    Path("lake").symlink_to(repr(lake).split("'")[1])
+    order_entry = {name: getattr(entrypoint, name) for name in entrypoint.__all__}
+    runner, finder = doctest.DocTestRunner(verbose=False), doctest.DocTestFinder(recurse=False)
+    found = [*FUNCTIONS.values(), *PROPERTIES, pregao.Book, pregao.Lake, events]
+    failed = []
+    for each in found:
+        capture = pregao.read("day/*_Incremental_A.pcap", symbol="PETR4")
+        for test in finder.find(each, getattr(each, "__name__", "example"), globs={}):
+            test.globs = {**order_entry, "pregao": pregao, "lake": lake, "capture": capture}
+            runner.run(test, out=failed.append)
+    assert failed == []
+    assert runner.tries > 50

@@ -37,15 +37,15 @@ class Book:
     missing message makes the book stale, and a snapshot heals it. To merge feeds A and B, use
     `follow`.
 
-    ```python
-    book = pregao.Book()
-    for message in pregao.read("day/051_Incremental_A.pcap", symbol="PETR4").messages():
-        book.apply(message)
-    print(book.state.name, book.bids[0], book.asks[0])
-    ```
-
     Args:
         security_id: The instrument; by default that of the first message about one.
+
+    Example:
+        >>> book = pregao.Book()
+        >>> for message in pregao.read("day/051_Incremental_A.pcap", symbol="PETR4").messages():
+        ...     used = book.apply(message)
+        >>> book.state.name, book.bids[0].price < book.asks[0].price
+        ('VALID', True)
     """
 
     def __init__(self, security_id: int | None = None) -> None:
@@ -76,6 +76,12 @@ class Book:
         Raises:
             UsageError: The message is of another protocol, or of another instrument although no
                 ``security_id`` was given.
+
+        Example:
+            >>> capture = pregao.read("day/051_Incremental_A.pcap", symbol="PETR4")
+            >>> book = pregao.Book()
+            >>> sum(book.apply(message) for message in capture.messages()) > 0
+            True
         """
         if message.protocol is not Protocol.UMDF or message.layout is None:
             raise UsageError(

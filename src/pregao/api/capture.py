@@ -9,11 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import glob
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pregao.api.arguments import UTC, Path, Time, listed, moment_ns, numbers, paths
+from pregao.api.arguments import (
+    UTC,
+    Path,
+    Time,
+    listed,
+    moment_ns,
+    numbers,
+    pandas_frame,
+    paths,
+)
 from pregao.api.message import Message, Protocol
 from pregao.api.reading.entrypoint import EntryPointReader
 from pregao.api.reading.inputs import CaptureInputs, NullProgress, ReadStatistics
@@ -29,7 +38,7 @@ from pregao.arrays import Int64Array
 from pregao.capture.layers import Flow
 from pregao.entrypoint.captured.messages import NO_MESSAGE
 from pregao.errors import UsageError
-from pregao.extras import imported, installed, require
+from pregao.extras import imported, installed
 from pregao.notebook import Report
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
@@ -45,6 +54,11 @@ from pregao.umdf.key_columns import key_columns, key_values
 from pregao.umdf.layout import MIN_MESSAGE_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketFrame
 from pregao.umdf.survey.lines import STREAMS, Destination, streams_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
 _BLOCK_BYTES = 1 << 20
 """Small, so that messages appear soon and few of them are in memory."""
@@ -111,10 +125,9 @@ def read(
         UsageError: No capture is named, or a filter is invalid.
 
     Example:
-        ```python
-        capture = pregao.read("day/051_*.pcap", symbol="PETR4")
-        trades = capture.table("Trade_53")
-        ```
+        >>> capture = pregao.read("day/051_*.pcap", symbol="PETR4")
+        >>> capture.table("Trade_53").num_rows > 0
+        True
     """
     if not any(captures):
         raise UsageError(
@@ -193,9 +206,9 @@ class Capture:
             UsageError: A template is unknown, or a time or number is invalid.
 
         Example:
-            ```python
-            trades = capture.only(template="Trade_53", since="2026-05-21 13:00")
-            ```
+            >>> trades = capture.only(template="Trade_53", since="2026-05-21 12:00")
+            >>> {message.template for message in trades.messages()}
+            {'Trade_53'}
         """
         before = self._wanted
         wanted = _Filter(
@@ -211,7 +224,18 @@ class Capture:
         return replace(self, _wanted=wanted, rejects=Counter())
 
     def info(self) -> Report:
-        """Return a summary of the captures, ignoring filters, as ``pregao info --json`` does."""
+        """Return a summary of the captures, ignoring filters, as ``pregao info --json`` does.
+
+        Returns:
+            The summary, a dictionary that notebooks display as a table.
+
+        Raises:
+            CaptureError: A capture is damaged.
+
+        Example:
+            >>> capture.info()["channels"]
+            [51]
+        """
         if self._legacy:
             from pregao.api.reading.legacy import legacy_report
 
@@ -234,10 +258,9 @@ class Capture:
             CaptureError: A capture is damaged; raised after the messages before the damage.
 
         Example:
-            ```python
-            for message in capture.messages():
-                print(message.template, message.values)
-            ```
+            >>> message = next(capture.only(template="Trade_53").messages())
+            >>> message.md_entry_px == message["mDEntryPx"]
+            True
         """
         if self._legacy:
             from pregao.api.reading.legacy import legacy_messages
@@ -252,7 +275,7 @@ class Capture:
             return legacy_messages(self.names, wanted.templates, since, until, self.rejects)
         return self._messages()
 
-    def batches(self, template: str) -> Iterator[Any]:
+    def batches(self, template: str) -> Iterator[pa.RecordBatch]:
         """Iterate over the messages of a template as Arrow record batches, in bounded memory.
 
         Args:
@@ -265,6 +288,10 @@ class Capture:
             UsageError: The template is unknown or ambiguous, or the captures are of the legacy
                 feed.
             CaptureError: A capture is damaged; raised after the batches before the damage.
+
+        Example:
+            >>> all(batch.num_rows for batch in capture.batches("Trade_53"))
+            True
         """
         if self._legacy:
             raise UsageError(
@@ -273,27 +300,69 @@ class Capture:
             )
         return self._batches(_Rows(template, self.registry))
 
-    def table(self, template: str) -> Any:
-        """Return the messages of a template, such as ``Trade_53``, as an Arrow table.
+    def table(self, template: str) -> pa.Table:
+        """Return the messages of a template as an Arrow table.
 
-        Its columns are those of the lake's tables: key, times, fields. Arguments and errors are
-        those of `batches`.
+        Its columns are those of the lake's tables: key, times, fields.
+
+        Args:
+            template: Name or number of the template, such as ``Trade_53``.
+
+        Returns:
+            The messages, a row each.
+
+        Raises:
+            UsageError: As in `batches`.
+            CaptureError: A capture is damaged.
+
+        Example:
+            >>> "md_entry_px" in capture.table("Trade_53").column_names
+            True
         """
         batches = list(self.batches(template))
         import pyarrow as pa
 
         return pa.Table.from_batches(batches, _Rows(template, self.registry).schema)
 
-    def to_polars(self, template: str) -> Any:
-        """Return the messages of a template as a Polars DataFrame. Arguments as of `batches`."""
+    def to_polars(self, template: str) -> pl.DataFrame:
+        """Return the messages of a template as a Polars DataFrame.
+
+        Args:
+            template: Name or number of the template, such as ``Trade_53``.
+
+        Returns:
+            The messages, a row each.
+
+        Raises:
+            UsageError: As in `batches`.
+            CaptureError: A capture is damaged.
+
+        Example:
+            >>> capture.to_polars("Trade_53").height == capture.table("Trade_53").num_rows
+            True
+        """
         with imported():
             import polars
-        return polars.from_arrow(self.table(template))
+        return polars.DataFrame(self.table(template))
 
-    def to_pandas(self, template: str) -> Any:
-        """Return the messages of a template as a pandas DataFrame. Arguments as of `batches`."""
-        require("pandas")  # Arrow imports it
-        return self.table(template).to_pandas()
+    def to_pandas(self, template: str) -> pd.DataFrame:
+        """Return the messages of a template as a pandas DataFrame.
+
+        Args:
+            template: Name or number of the template, such as ``Trade_53``.
+
+        Returns:
+            The messages, a row each; integers and booleans may be missing (``Int64``).
+
+        Raises:
+            UsageError: As in `batches`.
+            CaptureError: A capture is damaged.
+
+        Example:
+            >>> str(capture.to_pandas("Trade_53")["sending_time_ns"].dtype)
+            'Int64'
+        """
+        return pandas_frame(self.table(template))
 
     @cached_property
     def _legacy(self) -> bool:

@@ -84,10 +84,10 @@ def follow(
             end of the captures: they contain nothing about one of the symbols.
 
     Example:
-        ```python
-        for item in pregao.follow("day", symbol="PETR4"):
-            print(item.channel, item.symbol, item.event)
-        ```
+        >>> from pregao.events import TradeDone
+        >>> items = pregao.follow("day", symbol="PETR4", kinds=TradeDone)
+        >>> {(item.channel, item.symbol) for item in items}
+        {(51, 'PETR4')}
     """
     wanted, classes = _symbols(symbol), _kinds(kinds)
     if not isinstance(depth, int) or depth < 0:

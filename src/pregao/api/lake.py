@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from pregao.api.arguments import (
     PRICES,
@@ -26,6 +27,7 @@ from pregao.api.arguments import (
     timestamps_in,
 )
 from pregao.api.book_levels import Level, Order, ladder_text, levels, orders
+from pregao.api.tables import Engine, Symbols, TableReader
 from pregao.book.state import State
 from pregao.clock import format_ns
 from pregao.errors import UsageError
@@ -35,12 +37,21 @@ from pregao.notebook import Report, book_text, ladder_html
 from pregao.units import Side, parse_zone, price_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from duckdb import DuckDBPyRelation
+    from pyspark.sql import DataFrame as SparkDataFrame
+    from pyspark.sql import SparkSession
+
     from pregao.lake.books.replay_span import HistoricalBook
     from pregao.lake.books.selection import AuditSummary
     from pregao.lake.execution.runner import Runner
     from pregao.lake.ingest.options import IngestOptions
 
-Engine = Literal["arrow", "polars", "duckdb", "spark", "pandas"]
+ExportName = Literal[
+    "ticks", "book", "mbo", "mbp-10", "lobster", "hftbacktest", "hftbacktest-l2", "nautilus"
+]
 BATCH_ROWS = 65_536
 _ENGINES = ("arrow", "polars", "duckdb", "spark", "pandas")
 
@@ -98,14 +109,13 @@ class LakeBook:
 class Lake:
     """The Delta tables of a lake.
 
-    ```python
-    lake = pregao.Lake("lake")
-    lake.ingest("day")
-    print(lake.book("PETR4", at="2026-05-21 10:05", tz="America/Sao_Paulo"))
-    ```
-
     Args:
         location: A folder, or a URI such as ``s3://bucket/lake``.
+
+    Example:
+        >>> lake = pregao.Lake("lake")
+        >>> "trades" in lake.tables
+        True
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
@@ -126,6 +136,37 @@ class Lake:
         self._lake.roll_forward()
         return self._lake.table_names()
 
+    @overload
+    def table(
+        self, name: str, *, engine: Literal["arrow"] = "arrow",
+        columns: Sequence[str] | None = None, where: str | None = None, raw: bool = False,
+        ordered: bool = True, tz: str = UTC, prices: Prices = "decimal",
+    ) -> pa.Table: ...  # fmt: skip
+    @overload
+    def table(
+        self, name: str, *, engine: Literal["pandas"], columns: Sequence[str] | None = None,
+        where: str | None = None, raw: bool = False, ordered: bool = True, tz: str = UTC,
+        prices: Prices = "decimal",
+    ) -> pd.DataFrame: ...  # fmt: skip
+    @overload
+    def table(
+        self, name: str, *, engine: Literal["polars"], columns: Sequence[str] | None = None,
+        where: str | None = None, raw: bool = False, ordered: bool = True, tz: str = UTC,
+        prices: Prices = "decimal",
+    ) -> pl.LazyFrame: ...  # fmt: skip
+    @overload
+    def table(
+        self, name: str, *, engine: Literal["duckdb"], columns: Sequence[str] | None = None,
+        where: str | None = None, raw: bool = False, ordered: bool = True, tz: str = UTC,
+        prices: Prices = "decimal",
+    ) -> DuckDBPyRelation: ...  # fmt: skip
+    @overload
+    def table(
+        self, name: str, *, engine: Literal["spark"], columns: Sequence[str] | None = None,
+        where: str | None = None, raw: bool = False, ordered: bool = True, tz: str = UTC,
+        prices: Prices = "decimal",
+        spark: SparkSession | None = None,
+    ) -> SparkDataFrame: ...  # fmt: skip
     def table(
         self,
         name: str,
@@ -137,8 +178,8 @@ class Lake:
         ordered: bool = True,
         tz: str = UTC,
         prices: Prices = "decimal",
-        spark: Any = None,
-    ) -> Any:
+        spark: SparkSession | None = None,
+    ) -> pa.Table | pd.DataFrame | pl.LazyFrame | DuckDBPyRelation | SparkDataFrame:
         """Return a table with symbols, timestamps and names instead of codes.
 
         Rows are in event order: by time, then by sequence and index in the packet.
@@ -157,13 +198,16 @@ class Lake:
             prices: ``decimal`` for exact prices, ``float`` for calculations and charts.
             spark: Spark session for the engine "spark"; by default a new one.
 
+        Returns:
+            The rows, as the engine returns them.
+
         Raises:
             UsageError: There is no such table, engine or time zone, or the condition is invalid.
 
         Example:
-            ```python
-            trades = lake.table("trades", where="symbol = 'PETR4'", columns=["time", "price"])
-            ```
+            >>> rows = lake.table("trades", where="symbol = 'PETR4'", columns=["time", "price"])
+            >>> rows.column_names
+            ['time', 'price']
         """
         if engine not in _ENGINES:
             raise UsageError(f"engine must be one of {', '.join(_ENGINES)}, was {engine!r}.")
@@ -183,6 +227,61 @@ class Lake:
         rows = timestamps_in(self.sql(sql), zone)
         return rows if engine == "arrow" else pandas_frame(rows)
 
+    @property
+    def trades(self) -> TableReader:
+        """Trades, by their times: ``lake.trades("PETR4", since, until)``.
+
+        Example:
+            >>> lake.trades("PETR4", columns=["price", "size"]).num_rows > 0
+            True
+        """
+        return self._reader("trades", "time_ns")
+
+    @property
+    def ticks(self) -> TableReader:
+        """Best ten levels after each event, by the sending times of their packets.
+
+        Example:
+            >>> ticks = lake.ticks("PETR4", until="2026-05-21 12:01", engine="pandas")
+            >>> bool(ticks["sending_time"].is_monotonic_increasing)
+            True
+        """
+        return self._reader("ticks", "sending_time_ns")
+
+    @property
+    def bars(self) -> TableReader:
+        """Bars, by their starts; ``interval`` selects their length.
+
+        Example:
+            >>> bars = lake.bars("PETR4", interval="1m", engine="pandas", prices="float")
+            >>> bool((bars["high"] >= bars["low"]).all())
+            True
+        """
+        return self._reader("bars", "start_ns")
+
+    @property
+    def orders(self) -> TableReader:
+        """Lives of orders, by the times of their entry.
+
+        Example:
+            >>> lake.orders("PETR4", columns=["order_id", "end_reason"]).column_names
+            ['order_id', 'end_reason']
+        """
+        return self._reader("orders", "entered_ns")
+
+    @property
+    def instruments(self) -> TableReader:
+        """Definitions of instruments, by day.
+
+        Example:
+            >>> lake.instruments("PETR4", columns=["symbol", "min_price_increment"]).to_pylist()
+            [{'symbol': 'PETR4', 'min_price_increment': Decimal('0.01000000')}]
+        """
+        return self._reader("instruments", None)
+
+    def _reader(self, table: str, times: str | None) -> TableReader:
+        return TableReader(self._lake, table, times, self.table)
+
     def scan(
         self,
         name: str,
@@ -194,7 +293,7 @@ class Lake:
         tz: str = UTC,
         prices: Prices = "decimal",
         rows: int = BATCH_ROWS,
-    ) -> Iterator[Any]:
+    ) -> Iterator[pa.RecordBatch]:
         """Iterate over a table as Arrow record batches, in bounded memory.
 
         Files, row groups and columns that cannot match are not read. Rows are in event order, as in
@@ -216,6 +315,11 @@ class Lake:
         Raises:
             UsageError: ``rows`` is below 1, there is no such table or time zone, or the condition
                 is invalid.
+
+        Example:
+            >>> batches = lake.scan("ticks", columns=["security_id", "bid_price_1"], rows=1000)
+            >>> next(batches).num_columns
+            2
         """
         if rows < 1:
             raise UsageError(f"rows must be at least 1, was {rows}.")
@@ -239,7 +343,7 @@ class Lake:
         parameters: Sequence[Any] = (),
         *,
         engine: Literal["local", "spark"] | None = None,
-    ) -> Any:
+    ) -> pa.Table:
         """Run a query on tables (``trades``) and views (``v_trades``).
 
         DuckDB runs it in this process if it can read the lake, else Spark does. The query is one
@@ -258,9 +362,9 @@ class Lake:
             UsageError: It is not a single query, accesses anything outside the lake, or fails.
 
         Example:
-            ```python
-            rows = lake.sql("SELECT * FROM v_trades WHERE symbol = ? LIMIT 5", ["PETR4"])
-            ```
+            >>> rows = lake.sql("SELECT * FROM v_trades WHERE symbol = ? LIMIT 5", ["PETR4"])
+            >>> rows.num_rows
+            5
         """
         from pregao.lake.execution.runner import EngineName
         from pregao.lake.sql.engines import choose_engine, open_engine
@@ -294,9 +398,9 @@ class Lake:
             UsageError: The time or day is invalid, or the lake has no such instrument or books.
 
         Example:
-            ```python
-            book = lake.book("PETR4", at="2026-05-21 10:05", tz="America/Sao_Paulo")
-            ```
+            >>> book = lake.book("PETR4", at="2026-05-21 09:02", tz="America/Sao_Paulo")
+            >>> book.state.name, book.bids[0].price < book.asks[0].price
+            ('VALID', True)
         """
         from pregao.lake.books.book_at import book_at
 
@@ -312,7 +416,7 @@ class Lake:
         options: IngestOptions | None = None,
         books: bool = True,
         analytics: bool = True,
-        spark: Any = None,
+        spark: SparkSession | None = None,
     ) -> Report:
         """Ingest captures, exactly once; then build books and analytics.
 
@@ -332,9 +436,9 @@ class Lake:
             UsageError: A capture is missing, or an option is invalid.
 
         Example:
-            ```python
-            report = lake.ingest("day")
-            ```
+            >>> report = pregao.Lake("new").ingest("day", analytics=False)
+            >>> report["messages"]["rejected"]
+            0
         """
         from pregao.lake.ingest.pipeline import ingest
 
@@ -353,6 +457,77 @@ class Lake:
                 ]
         return result
 
+    @parameters(symbol="symbols", date="days", force="force=True")
+    def export(
+        self,
+        what: ExportName,
+        output: str | os.PathLike[str],
+        *,
+        symbols: Symbols = None,
+        days: date | str | Iterable[date | str] = (),
+        channel: int | None = None,
+        depth: int = 10,
+        at: Time | None = None,
+        checkpoints: bool = False,
+        tz: str | None = None,
+        safe_csv: bool = False,
+        force: bool = False,
+    ) -> list[pathlib.Path]:
+        """Write ticks, books or instrument days to files for other programs.
+
+        Args:
+            what: ``ticks`` or ``book`` for tables, or a format: ``mbo``, ``mbp-10``, ``lobster``,
+                ``hftbacktest``, ``hftbacktest-l2``, ``nautilus``.
+            output: A .csv, .csv.gz, .csv.zst, .parquet, .arrow or .feather file; .npz for
+                hftbacktest; a folder for lobster and nautilus.
+            symbols: Symbols or security ids; formats need them.
+            days: Days; by default all, or the last one of each symbol for a format.
+            channel: Channel, if a symbol is on several.
+            depth: Levels per side of ticks and lobster.
+            at: Time of the books; by default the end of the day.
+            checkpoints: Write all checkpoints of books, not only the last of a day.
+            tz: Time zone of ``at`` without an offset (UTC by default), and of the times since
+                midnight in lobster files (the market's by default).
+            safe_csv: Write texts that a spreadsheet would run as formulas with a quote in front.
+            force: Replace existing files.
+
+        Returns:
+            The files written.
+
+        Raises:
+            UsageError: An argument is invalid, a file exists, or the lake has nothing to write.
+
+        Example:
+            >>> [path.name for path in lake.export("mbo", "petr4.parquet", symbols="PETR4")]
+            ['petr4.parquet']
+        """
+        from pregao.lake.books.selection import BookSelection
+        from pregao.lake.exports.formats import ExportRequest, write_export
+
+        if what not in get_args(ExportName):
+            raise UsageError(
+                f"what must be one of {', '.join(get_args(ExportName))}, was {what!r}."
+            )
+        selection = BookSelection(
+            tuple(map(day_from, listed_days(days))),
+            () if channel is None else (channel,),
+            tuple(
+                str(one) for one in ([symbols] if isinstance(symbols, str | int) else symbols or ())
+            ),
+        )
+        request = ExportRequest(
+            what=what,
+            selection=selection,
+            output=os.fspath(output),
+            depth=depth,
+            at_ns=None if at is None else moment_ns(at, tz or UTC),
+            checkpoints=checkpoints,
+            zone=tz,
+            safe_csv=safe_csv,
+            force=force,
+        )
+        return write_export(self._lake, request).paths
+
     def audit(
         self, *, symbols: str | Iterable[str] | None = None, days: Iterable[date | str] = ()
     ) -> AuditSummary:
@@ -364,6 +539,13 @@ class Lake:
 
         Returns:
             The counts of results, and the differences that no gap explains.
+
+        Raises:
+            UsageError: The lake has no books, or no such symbol or day.
+
+        Example:
+            >>> lake.audit(symbols="PETR4").passed
+            True
         """
         from pregao.lake.books.selection import BookSelection, audit_summary
 

@@ -72,9 +72,9 @@ def simulate(
         UsageError: An argument is invalid, or the folder is not empty and ``force`` is not set.
 
     Example:
-        ```python
-        pregao.simulate("day", duration="5m", messages=2000)
-        ```
+        >>> summary = pregao.simulate("short", duration="1m", messages=200, instruments=2)
+        >>> summary["settings"]["seed"]
+        1
     """
     settings = SimulationSettings(
         profile=profile,

@@ -139,8 +139,15 @@ def framed(message: bytes) -> bytes:
     Args:
         message: The encoded message, without framing.
 
+    Returns:
+        The bytes to send.
+
     Raises:
         EncodeError: The framed message is longer than the schema allows.
+
+    Example:
+        >>> framed(b"message").hex(" ")
+        '0b 00 50 eb 6d 65 73 73 61 67 65'
     """
     length = FRAMING_SIZE + len(message)
     if length > MAX_MESSAGE:
@@ -154,6 +161,13 @@ def credentials(session_id: int, access_key: str) -> str:
     Args:
         session_id: The session.
         access_key: Its access key.
+
+    Returns:
+        The document as text.
+
+    Example:
+        >>> credentials(7, "secret")
+        '{"auth_type": "basic", "username": "7", "access_key": "secret"}'
     """
     document = {"auth_type": "basic", "username": str(session_id), "access_key": access_key}
     return json.dumps(document)
@@ -181,6 +195,17 @@ def blanked(frame: StreamFrame) -> bytes:
 
     Args:
         frame: The frame to mask; frames without credentials are returned unchanged.
+
+    Returns:
+        The masked bytes, of the same length.
+
+    Example:
+        >>> values = {"sessionID": 7, "sessionVerID": 1, "timestamp": 1,
+        ...     "enteringFirm": 85, "credentials": credentials(7, "secret")}
+        >>> sent = messages(6).encode("Negotiate", values)
+        >>> (frame,) = FrameReader().receive(sent)
+        >>> b"secret" in frame.data, b"secret" in blanked(frame)
+        (True, False)
     """
     message = WITH_CREDENTIALS.get(frame.header.template_id)
     if message is None:

@@ -77,6 +77,22 @@ def read_business(known: EntryPointCodec, name: str, message: SbeMessage) -> Bus
         known: The codec of the session's version.
         name: Name of the message.
         message: The decoded message.
+
+    Returns:
+        The message with its session and number, and why its values are invalid, or None.
+
+    Example:
+        >>> from pregao.entrypoint import FrameReader, messages
+        >>> codec = messages(6)
+        >>> values = {"clOrdID": 1, "securityID": 1, "side": "BUY", "ordType": "LIMIT",
+        ...     "timeInForce": "DAY", "orderQty": 100, "price": 30, "marketSegmentID": 1,
+        ...     "mmProtectionReset": "FALSE_VALUE", "senderLocation": "X", "enteringTrader": "X",
+        ...     "selfTradePreventionInstruction": "NONE"}
+        >>> sent = codec.from_client("SimpleNewOrder", values, 7, 3, 1)
+        >>> (frame,) = FrameReader().receive(sent)
+        >>> business = read_business(codec, "SimpleNewOrder", codec.decode(frame))
+        >>> business.session_id, business.number, business.fault
+        (7, 3, None)
     """
     header = message["businessHeader"]
     fault = value_fault(known.enumerations(name), message.values)

@@ -250,8 +250,15 @@ def messages(version: int) -> EntryPointCodec:
     Args:
         version: A schema version, such as those in `VERSIONS`.
 
+    Returns:
+        The codec, the same one for every call.
+
     Raises:
         SchemaError: The version is neither bundled nor set with `use_schema`.
+
+    Example:
+        >>> messages(6).version
+        6
     """
     return EntryPointCodec(session_schema(version))
 

@@ -231,6 +231,14 @@ def pack_record(session_id: int, record: SessionRecord) -> bytes:
     Args:
         session_id: The session.
         record: The record.
+
+    Returns:
+        The encoded record, without length and checksum.
+
+    Example:
+        >>> from pregao.entrypoint.session_state import IncomingExpected
+        >>> unpack_record(pack_record(7, IncomingExpected(12)))
+        (7, IncomingExpected(number=12))
     """
     number = _NUMBERS[type(record)]
     _, form, numbers = _KINDS[number]
@@ -246,6 +254,12 @@ def unpack_record(body: bytes) -> tuple[int, SessionRecord]:
 
     Returns:
         The session and the record.
+
+    Example:
+        >>> from pregao.entrypoint.session_state import IncomingExpected
+        >>> session_id, record = unpack_record(pack_record(7, IncomingExpected(12)))
+        >>> session_id
+        7
     """
     number, session_id = struct.unpack_from("<BI", body)
     return session_id, _record(number, body[5:])

@@ -55,8 +55,15 @@ def bars(
         tz: Time zone of the axis, and of times without an offset.
         day: Trading day; None for all days of the lake.
 
+    Returns:
+        A matplotlib figure, which a notebook displays.
+
     Raises:
         NothingFoundError: There are no such bars.
+
+    Example:
+        >>> chart = pregao.plot.bars(lake, "PETR4", "1s")
+        >>> chart.savefig("bars.png")
     """
     span = span_of(symbol, day, since, until, tz)
     (length,) = known_intervals([interval])

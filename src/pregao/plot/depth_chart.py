@@ -42,8 +42,15 @@ def depth(
         tz: Time zone of the heading, and of ``at`` without an offset.
         day: Trading day; only with a lake.
 
+    Returns:
+        A matplotlib figure, which a notebook displays.
+
     Raises:
         NothingFoundError: The book is empty.
+
+    Example:
+        >>> chart = pregao.plot.depth(lake.book("PETR4"))
+        >>> chart.savefig("depth.png")
     """
     if isinstance(source, LakeBook):
         book = source

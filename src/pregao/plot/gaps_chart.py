@@ -57,8 +57,15 @@ def gaps(
         tz: Time zone of the axis, and of times without an offset.
         day: Trading day; None for all days of the lake.
 
+    Returns:
+        A matplotlib figure, which a notebook displays.
+
     Raises:
         NothingFoundError: There are no packets in the time range.
+
+    Example:
+        >>> chart = pregao.plot.gaps(lake)
+        >>> chart.savefig("gaps.png")
     """
     span = span_of(None, day, since, until, tz)
     packets = answer(lake, "packets", _PACKETS, span.values, "no packets in this time range")

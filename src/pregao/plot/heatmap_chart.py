@@ -76,9 +76,16 @@ def heatmap(
         tz: Time zone of the axis, and of times without an offset.
         day: Trading day; None for all days of the lake.
 
+    Returns:
+        A matplotlib figure, which a notebook displays.
+
     Raises:
         NothingFoundError: There are no ticks or no best prices in the time range.
         UsageError: ``levels`` is out of range.
+
+    Example:
+        >>> chart = pregao.plot.heatmap(lake, "PETR4", tz="America/Sao_Paulo")
+        >>> chart.savefig("heatmap.png")
     """
     if not 1 <= levels <= _MAX_LEVELS:
         raise UsageError(f"levels must be 1 to {_MAX_LEVELS}, the depth of ticks, was {levels}.")

@@ -63,9 +63,16 @@ def latency(
         tz: Time zone of the axis, and of times without an offset.
         day: Trading day; None for all days of the lake.
 
+    Returns:
+        A matplotlib figure, which a notebook displays.
+
     Raises:
         NothingFoundError: There are no latencies in the time range.
         UsageError: There is no such measure.
+
+    Example:
+        >>> chart = pregao.plot.latency(lake, "engine")
+        >>> chart.savefig("latency.png")
     """
     if measure not in _MEANINGS:
         raise UsageError(f"measure must be one of {', '.join(_MEANINGS)}, was {measure!r}.")

@@ -53,8 +53,15 @@ def tape(
         tz: Time zone of the axis, and of times without an offset.
         day: Trading day; None for all days of the lake.
 
+    Returns:
+        A matplotlib figure, which a notebook displays.
+
     Raises:
         NothingFoundError: There are no trades in the time range.
+
+    Example:
+        >>> chart = pregao.plot.tape(lake, "PETR4", until="2026-05-21 12:03")
+        >>> chart.savefig("tape.png")
     """
     span = span_of(symbol, day, since, until, tz)
     rows = answer(lake, "trades", _TRADES, span.values, f"no trades of {symbol} in this time range")
