@@ -1,6 +1,5 @@
 """The page in a real browser: what is drawn is what the lake says."""
 
-import time
 from contextlib import suppress
 from datetime import date
 from urllib.parse import urlencode
@@ -329,9 +328,16 @@ def until_held(page, held, condition):
     waiting.until(met, lambda: [route.request.url for route in held])
 
 
+def next_frames(page):
+    """Wait until the page has drawn twice: it has then done what an event made it do."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 def in_the_order_of_choice(page, first, second):
     """Choose two instruments; the first is answered when the second is on the page already."""
-    held = []
+    held, ended = [], set()
+    for event in ("requestfinished", "requestfailed"):
+        page.on(event, lambda request: ended.add(request.url))
     page.route(
         "**/api/instrument?*", lambda route: route.continue_() if held else held.append(route)
     )
@@ -345,7 +351,8 @@ def in_the_order_of_choice(page, first, second):
     chosen = page.evaluate("__pregao.drawn.symbol")
     with suppress(PlaywrightError):  # the page may have given the question up
         held[0].continue_()
-    page.wait_for_timeout(500)
+    waiting.until(lambda: (next_frames(page), held[0].request.url in ended)[1])
+    next_frames(page)
     assert page.evaluate("__pregao.drawn.symbol") == chosen
     assert page.inner_text("#symbol") == chosen
 
@@ -362,6 +369,7 @@ def test_typing_on_after_enter_is_no_choice(opened):
     watched = opened()
     page = watched.page
     before = settled(page)["symbol"]
+    assert not before.startswith("VALE")
     held, holding = [], []
     # Requests sent right after a route is set may still pass it: set it before the search.
     page.route(
@@ -374,11 +382,14 @@ def test_typing_on_after_enter_is_no_choice(opened):
     page.keyboard.type("3")
     # The page aborts the first request when it sends the second: it may never get here.
     until_held(page, held, lambda route: "q=vale3" in route.request.url)
+    # The answer replaces what is listed.
+    page.evaluate("for (const row of document.querySelector('#found').children) row.id = 'before'")
     page.unroute("**/api/instruments?*")
     for route in held:
         with suppress(PlaywrightError):  # the page has given the first one up
             route.continue_()
-    page.wait_for_timeout(500)
+    until(page, "!document.querySelector('#before')")
+    next_frames(page)
     assert page.input_value("#search") == "vale3"
     assert page.inner_text("#symbol") == before
     assert page.is_visible("#found [role=option]")
@@ -512,9 +523,10 @@ def test_pictures_of_the_views(opened, busiest):
     watched = opened(color_scheme="dark")
     page = watched.page
     settled(page)
+    before = page.evaluate("__pregao.drawn.at")
     page.select_option("#speed", "10")
     page.click("#play")
-    time.sleep(1.0)
+    until(page, f"__pregao.drawn.at > {before} + 8e9")
     page.click("#play")
     settled(page)
     assert page.evaluate("__pregao.drawn.heatmap") > 10
