@@ -30,6 +30,7 @@ from tests.exchange.host_desk import (
     whole_state,
 )
 from tests.exchange.host_floor import HostFloor
+from tests.waiting import PATIENCE_S
 
 OTHER = SESSION + 2
 
@@ -207,7 +208,6 @@ def test_messages_of_both_sides_are_captured_without_credentials(tmp_path):
         client = exchange.trader()
         client.new(1)
         client.one("ExecutionReport_New")
-        time.sleep(0.5)
     data = (folder / "EntryPoint.pcap").read_bytes()
     assert b"123456789ABC" not in data
     assert data.count(b"\x50\xeb") >= 6
@@ -230,7 +230,6 @@ def test_the_legacy_feed_is_captured_too(tmp_path):
         client = exchange.trader()
         client.new(1)
         client.one("ExecutionReport_New")
-        time.sleep(0.5)
     for name in ("051_Legacy_Incremental_A", "051_Legacy_Incremental_B"):
         (block,) = read_blocks(folder / f"{name}.pcap")
         payloads = [block.payload(row) for row in range(len(block))]
@@ -797,10 +796,9 @@ def test_a_schedule_runs_operations_once(tmp_path):
         try:
             first = shown_figures(server.host), server.status()["blacklist"]
             now[0] = midnight + end
-            for _ in range(1_000):
-                await asyncio.sleep(0.01)
-                if not server._plan or server._plan[0][0] > now[0]:
-                    break
+            async with asyncio.timeout(PATIENCE_S):
+                while server._plan and server._plan[0][0] <= now[0]:
+                    await asyncio.sleep(0.01)
             return first, shown_figures(server.host), server.host.faults.count
         finally:
             server.stop()

@@ -429,10 +429,8 @@ def test_a_slow_reader_is_disconnected_and_others_continue():
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.log_on()
         other = exchange.trader(session_id=NEXT)
-        slow.socket.settimeout(0.2)
-        with pytest.raises((ConnectionError, TimeoutError)):  # noqa: PT012
-            deadline = time.monotonic() + 20
-            while time.monotonic() < deadline:
+        with pytest.raises(ConnectionError):  # noqa: PT012
+            for _ in range(10_000):
                 slow.socket.sendall(b"".join(slow.peer.order() for _ in range(200)))
         until(lambda: exchange.server.counts.slow_readers == 1)
         other.new(1)
