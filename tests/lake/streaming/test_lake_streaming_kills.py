@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from pregao.lake.ingest.pipeline import ingest
@@ -13,7 +12,7 @@ from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.days import SMALL, assert_same, day
 from tests.lake.lake_support import ROOT, python
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
 
@@ -110,9 +109,8 @@ def units(log: Path) -> int:
 
 
 def wait_for(condition, process):
-    for _ in range(2400):
-        if condition():
-            return
+    def met():
         assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.1)
-    raise AssertionError("nothing was committed in four minutes")
+        return condition()
+
+    until(met, seconds=2 * PATIENCE_S)
