@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import fields, replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.errors import EncodeError, SchemaError
+from pregao.errors import EncodeError, FieldRangeError, SchemaError
 from pregao.exchange.engine.model import events
 from pregao.exchange.engine.model.enums import (
     AggressorSide,
@@ -41,6 +42,8 @@ from pregao.exchange.engine.model.instruments import (
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder, cut_text
 from pregao.exchange.publisher.encoding.fields import rescale
 from pregao.sbe.codec import SbeMessage
+from pregao.sbe.model import Nature
+from pregao.sbe.value_specs import readings
 from pregao.umdf.phases import TradingEvent
 from tests.exchange.feed_reader import VERSIONS, codec
 from tests.exchange.floor import px, share
@@ -304,6 +307,39 @@ def test_an_event_is_written_with_its_values(version, item, template, expected):
     recovery = 0x20 if template in (9, 11) else 0
     assert message.values.get("matchEventIndicator", 0x80 | recovery) == 0x80 | recovery
     assert set(expected) <= set(message.values)
+
+
+EXTREMES = (0, -1, 2**16 - 1, 2**32 - 1, 10**18 - 1, 10**18, 2**63 - 1, 2**64, -(2**63))
+
+
+@pytest.mark.parametrize("item", [item for item, *_ in CASES], ids=lambda item: type(item).__name__)
+def test_every_number_of_an_event_at_its_extremes_is_written_or_refused(item):
+    """Also as the null of its field, and without changing any other field."""
+    for field in fields(item):
+        # The channel is that of the packet.
+        if field.name == "channel" or type(getattr(item, field.name)) is not int:
+            continue
+
+        def write(value, name=field.name):
+            return decoded(17, ENCODERS[17].write(replace(item, **{name: value}), 0x80, 77))
+
+        message, one, two = write(1).message, dict(write(1).values), dict(write(2).values)
+        (name,) = [each for each in one if one[each] != two[each]]
+        unit, (spec,) = two[name] - one[name], (x for x in readings(message) if x.name == name)
+        first, bits = one.pop(name), 8 * spec.size
+        low = -(1 << bits - 1) if spec.primitive.nature is Nature.SIGNED else 0
+        for value in EXTREMES:
+            try:
+                found = dict(write(value).values)
+            except EncodeError:
+                assert not low <= value < low + (1 << bits), (name, value)
+                continue
+            except FieldRangeError:
+                assert abs(value) >= 10**18
+                continue
+            shown = found.pop(name)
+            assert shown == (None if value == spec.null else first + (value - 1) * unit)
+            assert found == one
 
 
 @pytest.mark.parametrize("version", VERSIONS)
