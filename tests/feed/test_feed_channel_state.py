@@ -10,6 +10,7 @@ import pytest
 
 from pregao import events as channel_events
 from pregao.book.update_rows import NULL
+from pregao.book.updates import Side
 from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.event_batch import KINDS, EventBatch
 from pregao.feed.channel.market_state import MAX_DATES
@@ -194,6 +195,17 @@ def test_13_3_and_13_4_trades_busts_and_corrections_are_emitted_in_order():
         0,
         1,
     ]
+
+
+def test_12_1_1_trades_change_no_book():
+    """Only the messages of orders do, also if a trade has the price and size of an order."""
+    driven = channel()
+    driven.send(packet(1, order(1, 1)), packet(2, order(2, 2, 300)))
+    driven.send(packet(3, trade(3, 7, flags=END)), packet(4, bust(4, 7)))
+    assert len(driven.events(channel_events.TradeDone)) == 1
+    book = driven.channel.book(1111)
+    assert [(each.order_id, each.size) for each in book.orders(Side.BID)] == [(1, 100), (2, 300)]
+    assert book.state.name == "VALID"
 
 
 def test_trades_of_a_stale_book_are_emitted_once_and_immediately():

@@ -461,13 +461,13 @@ def test_002_10_1_trades_busts_and_what_is_no_trade():
 
 
 def test_002_10_1_note_1_the_last_trade_is_that_of_the_latest_time_and_number():
-    state = market()
-    for number, time in (("2", 120000500), ("1", 120000400), ("3", 120000500)):
-        trade = entry("2", 0, 1, 1, price=number, size=1, TradeID=number, **TODAY)
+    state, last = market(), []
+    # Of two trades of one time, the number decides, which is no text: 9 is before 30.
+    for number, time in ((20, 120000500), (10, 120000400), (30, 120000500), (9, 120000500)):
+        trade = entry("2", 0, 1, 1, price=number, size=1, TradeID=str(number), **TODAY)
         apply_entries(state, {**trade, "MDEntryTime": time})
-        if number != "3":
-            assert state.last_trades[1, "E"].trade_id == "2"
-    assert state.last_trades[1, "E"].trade_id == "3"
+        last.append(state.last_trades[1, "E"].trade_id)
+    assert last == ["20", "20", "30", "30"]
 
 
 def test_002_10_11_news():

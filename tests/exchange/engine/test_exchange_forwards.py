@@ -94,18 +94,21 @@ def test_003_15_3_6_3_an_accepted_forward_is_traded(side):
     assert forward_reports(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
 
 
-def test_003_15_3_2_with_cash_the_underlying_is_traded_the_other_way_round():
+@pytest.mark.parametrize("side", [BUY, SELL])
+def test_003_15_3_2_with_cash_the_underlying_is_traded_the_other_way_round(side):
     floor = market()
-    floor.do(AcceptForward(2, B, declare(floor, with_cash=True)))
+    floor.do(AcceptForward(2, B, declare(floor, side=side, with_cash=True)))
     (trade,) = floor.items(ForwardTrade)
     (cash,) = floor.items(Trade)
-    assert (cash.security_id, cash.size) == (ACME4, 500)
-    assert (trade.buyer, trade.seller) == (cash.seller, cash.buyer) == (A, B)
+    assert (cash.security_id, cash.price, cash.size) == (ACME4, px(12.5), 500)
+    parties = (A, B) if side == BUY else (B, A)
+    assert (trade.buyer, trade.seller) == (cash.seller, cash.buyer) == parties
     assert cash.trd_sub_type == TrdSubType.MULTI_ASSET_TRADE
     assert not cash.trade_condition & TradeCondition.REGULAR_TRADE
     assert not floor.items(ExecutionSummary)
+    other = SELL if side == BUY else BUY
     fills = [(r.session, r.security_id, r.side) for r in floor.reports(ForwardTraded)]
-    assert fills == [(1, ACME4T, BUY), (2, ACME4T, SELL), (1, ACME4, SELL), (2, ACME4, BUY)]
+    assert fills == [(1, ACME4T, side), (2, ACME4T, other), (1, ACME4, other), (2, ACME4, side)]
 
 
 def test_003_15_3_3_with_registered_cash_an_earlier_trade_is_named():

@@ -98,6 +98,21 @@ def test_003_2_1_price_then_time_priority():
     assert passive == [late_best[2], second, late_best[1], late_best[0]]
 
 
+@pytest.mark.parametrize("side", [BUY, SELL])
+@pytest.mark.parametrize("worse", [-2, -1, 0, 1, 2])
+def test_003_7_1_2_a_limit_order_trades_at_its_price_or_better_and_stays(side, worse):
+    """The resting order is ``worse`` ticks beyond the limit; no more than 0 can trade."""
+    floor = Floor()
+    opposite, limit = (SELL, 10) if side == BUY else (BUY, 10)
+    resting = limit + (worse if side == BUY else -worse) * 0.01
+    floor.order(opposite, 4, resting)
+    floor.order(side, 10, limit, session=2)
+    fills = [(fill.last_qty, fill.last_px) for fill in floor.reports(OrderFilled) if fill.aggressor]
+    assert fills == ([] if worse > 0 else [(4, px(resting))])
+    assert floor.book(side) == [(px(limit), 10 if worse > 0 else 6)]
+    assert floor.book(opposite) == ([(px(resting), 4)] if worse > 0 else [])
+
+
 def test_003_7_1_1_market_order_with_protection():
     floor = Floor(share(protection_offset=px(2), previous_close=10 * 10**8))
     for quantity, price in ((500, 10), (300, 11), (200, 13)):
