@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.book.market import days
 from pregao.exchange.engine.matching.statistics import regular_close
 from pregao.exchange.engine.model.enums import (
     ExecRestatementReason,
@@ -78,6 +77,7 @@ from pregao.exchange.engine.model.reports import (
     OrderCancelled,
     OrderFilled,
 )
+from pregao.units import day_number
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, future, px, share
 
 REGULAR = TradeCondition.REGULAR_TRADE
@@ -552,9 +552,9 @@ def test_000_13_11_3_settlement_prices_on_their_schedule():
                 flag,
                 PriceType.PERCENTAGE,
                 kind,
-                days(DAY),
+                day_number(DAY),
                 floor.now,
-                days(DAY) if flag == DAILY else None,
+                day_number(DAY) if flag == DAILY else None,
             )
         ]
     # The latest for each day is valid.
@@ -569,7 +569,11 @@ def test_000_13_11_3_a_settlement_price_can_name_its_date():
     for named in (date(1970, 1, 1), date(2026, 5, 20), date(2149, 6, 5)):
         floor.do(SetSettlementPrice(SHARE, px(10), PREVIOUS, settl_date=named))
         (item,) = floor.unit().items
-        assert (item.flag, item.trade_date, item.settl_date) == (PREVIOUS, days(DAY), days(named))
+        assert (item.flag, item.trade_date, item.settl_date) == (
+            PREVIOUS,
+            day_number(DAY),
+            day_number(named),
+        )
     for named in (date(1969, 12, 31), date(2149, 6, 6), date.max):
         with pytest.raises(UsageError, match=f"from 1970-01-01 to 2149-06-05, was {named}"):
             floor.do(SetSettlementPrice(SHARE, px(11), settl_date=named))
@@ -580,11 +584,18 @@ def test_closing_price_open_interest_and_last_trade_are_published_separately():
     floor = Floor()
     floor.do(SetClosingPrice(SHARE, 1_000_000_001, PREVIOUS, date(2026, 5, 19)))
     assert floor.unit().items == [
-        ClosingPrice(SHARE, 1_000_000_001, PREVIOUS, days(date(2026, 5, 19)), days(DAY), floor.now)
+        ClosingPrice(
+            SHARE,
+            1_000_000_001,
+            PREVIOUS,
+            day_number(date(2026, 5, 19)),
+            day_number(DAY),
+            floor.now,
+        )
     ]
     assert not floor.unit().event
     floor.do(SetOpenInterest(SHARE, 77))
-    assert floor.unit().items == [OpenInterest(SHARE, 77, days(DAY), floor.now)]
+    assert floor.unit().items == [OpenInterest(SHARE, 77, day_number(DAY), floor.now)]
     floor.do(AdjustLastTrade(SHARE, px(10), 5))
     (last,) = floor.unit().items
     assert isinstance(last, LastTradePrice)

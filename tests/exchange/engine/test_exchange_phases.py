@@ -8,7 +8,6 @@ import pytest
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.engine.book.market import days
 from pregao.exchange.engine.model.enums import (
     OpenCloseSettlFlag,
     OrdStatus,
@@ -44,6 +43,7 @@ from pregao.exchange.engine.model.operations_commands import (
 from pregao.exchange.engine.model.reports import OrderCancelled
 from pregao.exchange.engine.phases.trading_phases import ruling
 from pregao.umdf.phases import TradingEvent
+from pregao.units import day_number
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, px, share
 
 PAUSE, CLOSE, OPEN = TradingStatus.PAUSE, TradingStatus.CLOSE, TradingStatus.OPEN
@@ -332,7 +332,7 @@ def test_a_new_day_resets_numbers_and_statistics_and_publishes_the_close():
     floor.do(StartDay(date(2026, 5, 22)))
     (phase,) = floor.items(SecurityGroupPhase)
     assert phase.event == TradingEvent.TRADING_SESSION_CHANGE
-    assert phase.trade_date == days(date(2026, 5, 22))
+    assert phase.trade_date == day_number(date(2026, 5, 22))
     assert [(c.security_id, c.price8, c.flag) for c in floor.items(ClosingPrice)] == [
         (SHARE, 10 * 10**8, PREVIOUS),
         (OTHER, 1_234_567_890, PREVIOUS),

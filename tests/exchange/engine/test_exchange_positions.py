@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.book.market import days
 from pregao.exchange.engine.book.positions import Position
 from pregao.exchange.engine.model.commands import AllocateTrade, CancelMaintenance, MaintainPosition
 from pregao.exchange.engine.model.enums import (
@@ -38,12 +37,13 @@ from pregao.exchange.engine.model.operations_commands import (
     StartDay,
 )
 from pregao.exchange.engine.model.reports import AllocationReported, PositionReported
+from pregao.units import day_number
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, px, share
 
 OPTION = OTHER
 EXERCISE, AUTOMATIC, NOT_AUTOMATIC = PosTransType
 ACCEPTED, REJECTED, COMPLETED, NOT_EXECUTED = PosMaintStatus
-TODAY = days(DAY)
+TODAY = day_number(DAY)
 HOLDER, WRITER = 101, 102
 """The firms of sessions 1 and 2."""
 

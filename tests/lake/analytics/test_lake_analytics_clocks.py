@@ -27,7 +27,7 @@ from pregao.lake.sql.table_files import TableFiles
 from pregao.lake.storage.commit_unit import TableSpec
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import number_of
+from pregao.units import day_number
 from tests.lake.analytics_support import DATE, latency_times, rows
 from tests.lake.days import day
 from tests.legacy.writing import datagrams, entry
@@ -202,7 +202,7 @@ def test_packets_without_a_sending_time_have_no_difference(tmp_path):
             "capture_time_ns": pa.array([DAY] * 2 + [one + 5 for one in sent[2:]], pa.int64()),
         }
     )
-    path = write_rows(location, "packets", content, number_of(DATE)).path
+    path = write_rows(location, "packets", content, day_number(DATE)).path
     actions = pa.table({"path": [path]})
     files = TableFiles("packets", location.join("packets"), PACKETS, True, actions)
     captures = {"x": CaptureFacts("x.pcap", False)}

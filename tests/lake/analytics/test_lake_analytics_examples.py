@@ -11,7 +11,7 @@ from pregao.lake.analytics.run import analyse
 from pregao.lake.ingest.tables import table_specs
 from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import number_of
+from pregao.units import day_number
 from tests.lake.analytics_support import DATE, rows
 from tests.lake.lake_support import ingest_row, write_file
 
@@ -127,7 +127,7 @@ class Tape:
         """The numbers that were received, as an ingest reports them."""
         ends = [0, *self._lost, self._number + 1]
         runs = [(before + 1, after - 1) for before, after in pairwise(ends) if after > before + 1]
-        version = f"{number_of(DATE)}/{CHANNEL}/1"
+        version = f"{day_number(DATE)}/{CHANNEL}/1"
         return json.dumps({"coverage": {version: runs}}) if self._lost else None
 
 

@@ -33,7 +33,7 @@ from pregao.lake.ingest.writer import write_rows
 from pregao.lake.sql.table_files import TableFiles
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import number_of, stored_schema
+from pregao.lake.storage.parquet import stored_schema
 from pregao.umdf.events import EventNumbers
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.templates import (
@@ -44,6 +44,7 @@ from pregao.umdf.templates import (
     SECURITY_GROUP_PHASE,
     TRADE,
 )
+from pregao.units import day_number
 from tests.lake.analytics.test_lake_analytics_orders import OLD, OLD_TABLES
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.lake.analytics_support import (
@@ -285,7 +286,7 @@ def stored(folder, rows, files):
                     if pa.types.is_string(kind.type):
                         coded = table.column(at).dictionary_encode()
                         table = table.set_column(at, kind.name, coded)
-                paths.append(write_rows(location, name, table, number_of(DATE)).path)
+                paths.append(write_rows(location, name, table, day_number(DATE)).path)
         declared = specs[name].schema.remove_metadata()
         actions = pa.table({"path": pa.array(paths, pa.string())})
         tables[name] = TableFiles(name, location.join(name), declared, True, actions)

@@ -9,7 +9,7 @@ from pregao.lake.ingest.verify import check_lake
 from pregao.lake.ingest.writer import write_rows
 from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import number_of
+from pregao.units import day_number
 from tests.lake.days import day
 
 DAY = date(2026, 5, 21)
@@ -23,7 +23,7 @@ def test_packets_that_were_decoded_twice_are_found(tmp_path):
     assert check_lake(lake).faults == []
     rows = DeltaTable(str(tmp_path / "packets")).to_pyarrow_table().drop_columns(["date"])
     numbered = rows.filter(rows["sequence_number"].is_valid())
-    again = write_rows(lake.location, "packets", numbered.slice(0, 3), number_of(DAY))
+    again = write_rows(lake.location, "packets", numbered.slice(0, 3), day_number(DAY))
     lake.commit(CommitUnit("twice", ("nobody",), lake.new_files([again])))
     faults = check_lake(lake).faults
     assert "packets: on 2026-05-21, 3 sequence numbers were decoded more than once" in faults

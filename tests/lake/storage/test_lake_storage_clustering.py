@@ -27,7 +27,7 @@ from pregao.lake.storage.optimize import (
     sort_order,
     spans,
 )
-from pregao.lake.storage.parquet import number_of
+from pregao.units import day_number
 from tests.lake.lake_support import ORDERS, TRADES, column, ingest_row, order, write_file
 
 LIMITS = FileSizeLimits(60, 50)
@@ -241,7 +241,7 @@ def test_compacted_files_have_the_encodings_and_row_groups_of_an_ingest(tmp_path
                 "side": pa.array(["BUY", "SELL"] * (count // 2)).dictionary_encode(),
             }
         )
-        file = write_rows(lake.location, "numbers", rows, number_of(DAY))
+        file = write_rows(lake.location, "numbers", rows, day_number(DAY))
         lake.commit(CommitUnit(f"u{number}", (), lake.new_files([file])))
     (done,) = compact(lake, ["numbers"])
     assert (done.files, done.into) == (2, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -31,8 +31,8 @@ from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.parquet import WrittenFile, file_coding, rewrite, rows_of
 from pregao.umdf.events import ends_event, event_number
 from pregao.umdf.templates import END_OF_EVENT
+from pregao.units import date_of
 
-_EPOCH = date(1970, 1, 1)
 _EVENT = "event"
 _FLAGS = "match_event_indicator"
 Joined = dict[int, dict[int, int]]
@@ -118,14 +118,14 @@ def renumber_events(
         joined = {channel: own for channel, own in joined.items() if own}
         for name, table in tables.items() if joined else ():
             declared = arrow_schema(table)
-            folder, date_of = lake.table_location(name), _date(day)
-            if (moved := _moved(folder, [*visible[name]], joined, declared, date_of)) is not None:
+            folder, day_ = lake.table_location(name), date_of(day)
+            if (moved := _moved(folder, [*visible[name]], joined, declared, day_)) is not None:
                 result.files.append(moved)
                 for channel, own in joined.items():
                     where = (("channel", (channel,)), (_EVENT, tuple(sorted(own))))
-                    result.removed.append(ReplacedRows(name, date_of.isoformat(), where))
+                    result.removed.append(ReplacedRows(name, day_.isoformat(), where))
             for file in new[name]:
-                moved = _moved(folder, [file.path], joined, declared, date_of, whole=True)
+                moved = _moved(folder, [file.path], joined, declared, day_, whole=True)
                 if moved is not None:
                     files.remove(file)
                     result.files.append(moved)
@@ -178,7 +178,7 @@ def _files_of(table: Any, day: int) -> dict[str, tuple[int, int]]:
         return {}
     found = {}
     for action in actions.to_pylist():
-        if action[f"partition.{DATE}"] == _date(day):
+        if action[f"partition.{DATE}"] == date_of(day):
             low, high = (action.get(f"{end}.sequence_number") for end in ("min", "max"))
             found[action["path"]] = (0 if low is None else low, 1 << 62 if high is None else high)
     return found
@@ -187,10 +187,6 @@ def _files_of(table: Any, day: int) -> dict[str, tuple[int, int]]:
 def _prefix() -> str:
     """Return the beginning of the names of message tables whose messages have events."""
     return f"{first_protocol().name}_"
-
-
-def _date(day: int) -> date:
-    return _EPOCH + timedelta(days=day)
 
 
 # --- Which events continue ---
