@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pregao import Live
 from pregao.clock import SECOND, format_ns
@@ -15,10 +16,10 @@ class Bar:
     """Trades in a span of time."""
 
     begin_ns: int
-    open: float
-    high: float
-    low: float
-    close: float
+    open: Decimal
+    high: Decimal
+    low: Decimal
+    close: Decimal
     volume: int = 0
 
     def add(self, price, size):
@@ -37,7 +38,7 @@ async def main(config, seconds, symbols):
         elif isinstance(item.event, TradeDone) and not item.event.corrects:
             trade = item.event
             begin = trade.sending_ns - trade.sending_ns % (seconds * SECOND)
-            price = trade.price / 10_000
+            price = trade.price
             bar = bars.get(item.symbol)
             if bar is None or bar.begin_ns != begin:
                 if bar is not None:

@@ -11,7 +11,7 @@ def shown(level):
     """A level as text."""
     if level is None:
         return "nothing"
-    return f"{level.size:,} at {'market' if level.price is None else level.price / 10_000}"
+    return f"{level.size:,} at {'market' if level.price is None else level.price}"
 
 
 async def main(config, symbols):

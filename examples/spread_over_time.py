@@ -13,4 +13,4 @@ for item in pregao.follow(folder, symbol=symbol, kinds=(BookChanged,)):
         bid, ask = book.bids[0].price, book.asks[0].price
         if bid is not None and ask is not None and ask - bid != last:
             last = ask - bid
-            print(item.event.sending_ns, last / 10_000)
+            print(item.event.sending_ns, last)

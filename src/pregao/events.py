@@ -1,8 +1,7 @@
 """Events of a followed channel: small objects, in order of occurrence.
 
 Each one has the key of its packet in the incremental stream (None without one), the packet's
-sending time, and its reception time. Prices are mantissas of `pregao.units.PRICE_DECIMALS`
-digits, as in books.
+sending time, and its reception time. A price is stored as its mantissa and read as a `Decimal`.
 
 Example:
     >>> from pregao.events import TradeDone
@@ -14,7 +13,9 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import date
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -23,6 +24,7 @@ from pregao.umdf.news import NewsItem
 from pregao.umdf.phases import GroupKey, Status
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
+from pregao.units import price_of
 
 
 @record
@@ -33,6 +35,17 @@ class ChannelEvent:
     sending_ns: int
     """Sending time of the packet; 0 if the passage of time alone caused the event."""
     received_ns: int
+
+
+def _with_price(event: TradeDone | TradeBusted | VenueTrade) -> str:
+    """Return the text of an event, with its price in place of the mantissa."""
+    shown = (
+        ("price", event.price)
+        if each.name == "price_mantissa"
+        else (each.name, getattr(event, each.name))
+        for each in fields(event)
+    )
+    return f"{type(event).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
 
 # Books and trades
@@ -58,7 +71,7 @@ class TradeDone(ChannelEvent):
     event: int
     trade_id: int
     trade_date: date | None
-    price: int | None
+    price_mantissa: int | None
     size: int
     buyer: int | None
     seller: int | None
@@ -72,6 +85,14 @@ class TradeDone(ChannelEvent):
     makes_last: bool
     """Whether it sets the last price (000 §13.3)."""
 
+    @property
+    def price(self) -> Decimal | None:
+        """The price."""
+        return price_of(self.price_mantissa)
+
+    def __repr__(self) -> str:
+        return _with_price(self)
+
 
 @record
 class TradeBusted(ChannelEvent):
@@ -81,8 +102,16 @@ class TradeBusted(ChannelEvent):
     event: int
     trade_id: int
     trade_date: date | None
-    price: int
+    price_mantissa: int
     size: int
+
+    @property
+    def price(self) -> Decimal:
+        """The price."""
+        return price_of(self.price_mantissa)
+
+    def __repr__(self) -> str:
+        return _with_price(self)
 
 
 @record
@@ -99,7 +128,7 @@ class VenueTrade(ChannelEvent):
     """MDStreamID: X for ex-pit, S for surveillance, O for exercise, C for over the counter."""
     trade_id: int
     trade_date: date | None
-    price: int | None
+    price_mantissa: int | None
     size: int
     """0 for a bust."""
     buyer: int | None
@@ -108,6 +137,14 @@ class VenueTrade(ChannelEvent):
     corrects: bool
     """Whether it replaces a trade of the same venue and number."""
     busted: bool
+
+    @property
+    def price(self) -> Decimal | None:
+        """The price."""
+        return price_of(self.price_mantissa)
+
+    def __repr__(self) -> str:
+        return _with_price(self)
 
 
 # States, statistics, instruments, news

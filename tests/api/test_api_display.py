@@ -1,11 +1,12 @@
 """What terminals and notebooks show of books, instruments and reports."""
 
 import re
+from decimal import Decimal
 
 import pytest
 
 import pregao
-from pregao.api.book_levels import Level
+from pregao.book.levels import Level
 from pregao.events import BookChanged, InstrumentChanged
 from pregao.notebook import MAX_ROWS, Report, book_text, ladder_html, record_html, table_html
 
@@ -49,9 +50,12 @@ def test_a_book_of_messages_is_one_line_and_a_ladder(day):
 
 def test_the_book_of_an_event_has_decimal_prices(event):
     price = event.book.best_bid.price
-    assert f"bid {price / 10_000:.4f} × {event.book.best_bid.size:,}" in repr(event.book)
+    assert isinstance(price, Decimal)
+    assert event.book.bids[0] == event.book.best_bid
+    assert event.book.bid_levels[0].price == price * 10_000
+    assert f"bid {price:.4f} × {event.book.best_bid.size:,}" in repr(event.book)
     assert len(repr(event.book)) < WIDTH
-    assert f"{price / 10_000:.4f}" in cells(event.book._repr_html_())
+    assert f"{price:.4f}" in cells(event.book._repr_html_())
 
 
 def test_an_instrument_shows_the_fields_of_its_definition(day):

@@ -13,7 +13,7 @@ from pregao.errors import NothingFoundError, UsageError
     ("arguments", "message"),
     [
         ({"instruments": 0}, "instruments must be from 1 to"),
-        ({"duration": "soon"}, "duration must be a time such as"),
+        ({"duration": "soon"}, "duration must be a duration such as"),
         ({"schema_version": 3}, "schema_version must be one of"),
         ({"late_join": "9"}, "late_join"),
         ({"rate": -1.0}, "rate must be above 0"),

@@ -315,7 +315,7 @@ def test_more_lines_of_a_channel_than_letters_are_followed(tmp_path):
     assert not [each for each in found if isinstance(each.event, GapFound)]
     last = found[-1].book
     assert (last.state, last.packet_key.sequence_number) == (State.VALID, 60)
-    assert last.bids == ((100_000, 6000, 60),)
+    assert last.bids == ((Decimal(10), 6000, 60),)
 
 
 def test_a_legacy_destination_with_two_channels_is_refused(tmp_path, monkeypatch):

@@ -9,10 +9,7 @@ from decimal import Decimal
 import pytest
 
 from pregao import events as channel_events
-from pregao.book.update_rows import NULL
-from pregao.book.updates import Side
 from pregao.feed.channel.channel import Channel
-from pregao.feed.channel.event_batch import KINDS, EventBatch
 from pregao.feed.channel.market_state import MAX_DATES
 from pregao.feed.channel.settings import ChannelSettings
 from pregao.feed.fastpath.channel import FastChannel
@@ -21,6 +18,7 @@ from pregao.schemas.bundle import bundled
 from pregao.umdf import templates
 from pregao.umdf.phases import GroupKey, Status
 from pregao.umdf.sequencing import PacketKey
+from pregao.units import Side
 from tests.feed.channel_messages import (
     DAY,
     END,
@@ -163,21 +161,6 @@ def test_events_that_are_not_consumed_are_dropped_and_counted():
     assert driven.events() == []
 
 
-def test_events_as_columns():
-    driven = channel()
-    driven.send(packet(1, trade(1, 7), order(2, 2)), heartbeat(2))
-    driven.silence()
-    events = driven.events()
-    batch = EventBatch.of(events)
-    assert [KINDS[code] for code in batch.kind] == [type(each) for each in events]
-    assert len(batch) == len(events) > 2
-    first = batch.price.tolist(), batch.size.tolist(), batch.trade_id.tolist()
-    assert [column[0] for column in first] == [100_000, 100, 7]
-    assert [column[-1] for column in first] == [NULL] * 3
-    assert batch.sequence_number.tolist() == [1] * len(events)
-    assert batch.received_ns.tolist() == [each.received_ns for each in events]
-
-
 # Trades
 
 
@@ -186,7 +169,7 @@ def test_13_3_and_13_4_trades_busts_and_corrections_are_emitted_in_order():
     driven.send(packet(1, trade(1, 7, flags=END)), packet(2, trade(2, 8, 11, flags=END)))
     driven.send(packet(3, bust(3, 8)), packet(4, trade(4, 7, 12, flags=END)))
     done = driven.events(channel_events.TradeDone, channel_events.TradeBusted)
-    assert [(type(each).__name__, each.trade_id, each.price) for each in done] == [
+    assert [(type(each).__name__, each.trade_id, each.price_mantissa) for each in done] == [
         ("TradeDone", 7, 100_000), ("TradeDone", 8, 110_000),
         ("TradeBusted", 8, 100_000), ("TradeDone", 7, 120_000),
     ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from pregao.book.state import State
@@ -100,7 +102,7 @@ def test_prices_of_trades_fit_a_column(price, expected):
     datagram = incremental(1, entry("2", 0, SECURITY, 1, TradeID="7", size=1, price=price))
     followed.receive(Stream.INCREMENTAL, "A", datagram, START)
     (trade,) = [event for event in followed.take_events() if isinstance(event, TradeDone)]
-    assert trade.price == expected
+    assert trade.price_mantissa == expected
 
 
 def test_002_10_a_trade_of_another_venue_is_an_event_of_its_own():
@@ -114,7 +116,7 @@ def test_002_10_a_trade_of_another_venue_is_an_event_of_its_own():
         followed.receive(Stream.INCREMENTAL, "A", incremental(rpt, own), START + rpt)
     events = followed.take_events()
     electronic = [
-        (event.trade_id, event.price, event.size, event.corrects, event.makes_last)
+        (event.trade_id, event.price_mantissa, event.size, event.corrects, event.makes_last)
         for event in events
         if isinstance(event, TradeDone)
     ]
@@ -125,8 +127,8 @@ def test_002_10_a_trade_of_another_venue_is_an_event_of_its_own():
         if isinstance(event, VenueTrade)
     ]
     assert others == [
-        ("X", 10, 990_000, 7, False, False), ("X", 10, 980_000, 8, True, False),
-        ("X", 10, 980_000, 0, False, True), ("O", 10, 970_000, 5, False, False),
+        ("X", 10, 99, 7, False, False), ("X", 10, 98, 8, True, False),
+        ("X", 10, 98, 0, False, True), ("O", 10, 97, 5, False, False),
     ]  # fmt: skip
     assert not [event for event in events if isinstance(event, TradeBusted)]
 
@@ -159,7 +161,7 @@ def test_books_trades_and_gaps_are_emitted_in_order():
     ]  # fmt: skip
     (trade,) = [event for event in events if isinstance(event, TradeDone)]
     assert (trade.trade_id, trade.price, trade.size, trade.buyer, trade.seller) == (
-        7, 105_000, 100, 3, 8,
+        7, Decimal("10.5"), 100, 3, 8,
     )  # fmt: skip
     assert not trade.corrects
     (gap,) = [event for event in events if isinstance(event, GapFound)]

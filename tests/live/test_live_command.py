@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,9 @@ def test_lines_have_exact_prices_and_positions():
     data = data_of(LiveEvent(51, "PETR4", trade, None))
     assert (data["event"], data["channel"], data["symbol"]) == ("TradeDone", 51, "PETR4")
     assert (data["price"], data["size"]) == ("36.1900", 300)
+    assert "price_mantissa" not in data
+    assert trade.price == Decimal("36.19")
+    assert "price=Decimal('36.1900'), size=300" in repr(trade)
     assert (data["sequence_version"], data["sequence_number"]) == (1, 7)
     assert data["market_event"] == 70
     added = InstrumentChanged(None, 0, 0, 14, "PETR4", DefinitionChange.ADDED)
@@ -247,7 +251,7 @@ def test_the_view_runs_in_a_terminal_until_q_is_pressed(tmp_path):
 
 
 def row(number, symbol, changes):
-    return InstrumentRow(51, number, symbol, changes, 3, 500, 361_900, BOOK)
+    return InstrumentRow(51, number, symbol, changes, 3, 500, Decimal("36.1900"), BOOK)
 
 
 def report(state=ChannelState.LIVE, seconds=0, messages=0):

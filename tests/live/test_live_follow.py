@@ -392,7 +392,7 @@ def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
     assert len(fresh) >= 5
     for each in fresh:
         assert isinstance(each, BookRefresh)
-        assert list(each.book.bids) == found.get(each.security_id, ([], []))[0][:5]
+        assert list(each.book.bid_levels) == found.get(each.security_id, ([], []))[0][:5]
     assert received
     assert all(isinstance(each, LiveEvent) and each.symbol == "PETR4" for each in received)
     assert received[-1].book.bids == next(

@@ -5,8 +5,8 @@ Its levels and orders are views with `Decimal` prices over the integer books of 
 
 from __future__ import annotations
 
-from pregao.api.book_levels import Level, Order, ladder_text, levels, orders
 from pregao.api.message import Message, Protocol
+from pregao.book.levels import Level, Order, ladder_text, levels, orders
 from pregao.book.state import State
 from pregao.errors import UsageError
 from pregao.feed.channel.follower import Follower

@@ -26,8 +26,8 @@ from pregao.api.arguments import (
     polars_typed,
     timestamps_in,
 )
-from pregao.api.book_levels import Level, Order, ladder_text, levels, orders
 from pregao.api.tables import Engine, Symbols, TableReader
+from pregao.book.levels import Level, Order, ladder_text, levels, orders
 from pregao.book.state import State
 from pregao.clock import format_ns
 from pregao.errors import UsageError

@@ -17,7 +17,7 @@ from pregao.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.api.book_levels import Level
+    from pregao.book.levels import Level
     from pregao.lake.ingest.report import IngestReport
 
 EPILOG = "\n\n".join(

@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from types import SimpleNamespace
 
+from pregao.book.levels import Level, levels
 from pregao.book.state import State
 from pregao.book.views import BookLevel
 from pregao.events import ChannelEvent
 from pregao.feed.channel.channel_base import FeedChannel
 from pregao.notebook import book_text, ladder_html
 from pregao.umdf.sequencing import PacketKey
-from pregao.units import Side, price_of
-
-
-def _with_decimals(levels: Iterable[BookLevel]) -> list[SimpleNamespace]:
-    """Return levels with decimal prices, to show them."""
-    return [
-        SimpleNamespace(
-            price=price_of(price),
-            size=size,
-            orders=orders,
-        )
-        for price, size, orders in levels
-    ]
+from pregao.units import Side
 
 
 @dataclass(frozen=True, slots=True)
 class BookCopy:
     """The best levels of a book as of a packet of its channel, and the book's state.
 
-    Prices are integers in ten-thousandths; None is the price of orders that rank before all others
-    (at auction, at market).
+    Levels keep mantissas of prices, and are converted when `bids` or `asks` are read. None is the
+    price of orders that rank before all others (at auction, at market).
     """
 
     state: State
     reason: str
     packet_key: PacketKey | None
-    bids: tuple[BookLevel, ...]
-    asks: tuple[BookLevel, ...]
+    bid_levels: tuple[BookLevel, ...]
+    ask_levels: tuple[BookLevel, ...]
+
+    @property
+    def bids(self) -> tuple[Level, ...]:
+        """The bid levels, best first, with decimal prices."""
+        return levels(self.bid_levels)
+
+    @property
+    def asks(self) -> tuple[Level, ...]:
+        """The ask levels, best first, with decimal prices."""
+        return levels(self.ask_levels)
 
     def __repr__(self) -> str:
-        return book_text(self.state.name.lower(), *map(_with_decimals, (self.bids, self.asks)))
+        return book_text(self.state.name.lower(), self.bids, self.asks)
 
     def _repr_html_(self) -> str:
-        sides = map(_with_decimals, (self.bids, self.asks))
-        return ladder_html(self.state.name.lower(), *sides)
+        return ladder_html(self.state.name.lower(), self.bids, self.asks)
 
     @property
     def trusted(self) -> bool:
@@ -54,14 +50,14 @@ class BookCopy:
         return self.state in (State.VALID, State.EMPTY)
 
     @property
-    def best_bid(self) -> BookLevel | None:
+    def best_bid(self) -> Level | None:
         """The best bid level, or None."""
-        return self.bids[0] if self.bids else None
+        return next(iter(levels(self.bid_levels[:1])), None)
 
     @property
-    def best_ask(self) -> BookLevel | None:
+    def best_ask(self) -> Level | None:
         """The best ask level, or None."""
-        return self.asks[0] if self.asks else None
+        return next(iter(levels(self.ask_levels[:1])), None)
 
 
 @dataclass(frozen=True, slots=True)

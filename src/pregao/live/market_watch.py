@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from pregao.events import BookChanged, ChannelEvent, TradeBusted, TradeDone
 from pregao.feed.channel.channel_base import FeedChannel
@@ -21,7 +22,7 @@ class _Activity:
     changes: int = 0
     trades: int = 0
     volume: int = 0
-    last_price: int | None = None
+    last_price: Decimal | None = None
     tape: deque[TradeDone | TradeBusted] = field(default_factory=lambda: deque(maxlen=TAPE))
 
 
@@ -35,7 +36,7 @@ class InstrumentRow:
     changes: int
     trades: int
     volume: int
-    last_price: int | None
+    last_price: Decimal | None
     book: BookCopy
 
 

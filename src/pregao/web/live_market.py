@@ -64,18 +64,18 @@ class InstrumentHistory:
 
     def traded(self, event: TradeDone, base: int) -> None:
         """Add a trade; times are relative to ``base``."""
-        if event.price is None:
+        if event.price_mantissa is None:
             return
         # The trade does not state its aggressor, so apply the tick rule: an uptick is a buy, a
         # downtick a sell, and an equal price has the side of the previous trade.
-        if self.last is not None and event.price != self.last:
-            self.side = 1 if event.price > self.last else -1
-        self.last = event.price
-        self.first = event.price if self.first is None else self.first
+        if self.last is not None and event.price_mantissa != self.last:
+            self.side = 1 if event.price_mantissa > self.last else -1
+        self.last = event.price_mantissa
+        self.first = event.price_mantissa if self.first is None else self.first
         if not event.corrects:
             self.volume += event.size
         self.published += 1
-        row = [event.sending_ns - base, event.price, event.size, self.side, None,
+        row = [event.sending_ns - base, event.price_mantissa, event.size, self.side, None,
                event.trade_id, event.buyer, event.seller]  # fmt: skip
         self.trades.append(row)
         self._past.append((row, event.makes_last))

@@ -19,6 +19,7 @@ from pregao.umdf.sequencing import PacketKey
 from pregao.units import price_text
 
 _PACKET_KEY = fields(ChannelEvent)[0].name
+_MANTISSA = "price_mantissa"
 
 
 def line_of(item: LiveItem) -> str:
@@ -49,8 +50,8 @@ def book_data(book: BookCopy) -> dict[str, Any]:
     return {
         "state": book.state.name.lower(),
         **_packet_key(book.packet_key),
-        "bids": [_level(level) for level in book.bids],
-        "asks": [_level(level) for level in book.asks],
+        "bids": [_level(level) for level in book.bid_levels],
+        "asks": [_level(level) for level in book.ask_levels],
     }
 
 
@@ -68,7 +69,8 @@ def _fields(event: ChannelEvent) -> dict[str, Any]:
     key = _packet_key(values.pop(_PACKET_KEY))
     if "sequence_version" not in values:  # a gap or a new version has its own
         values = key | values
-    if "price" in values:
+    if _MANTISSA in values:
+        values = {"price" if name == _MANTISSA else name: each for name, each in values.items()}
         values["price"] = price_text(values["price"])
     return {name: _plain(value) for name, value in values.items()}
 

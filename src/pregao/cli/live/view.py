@@ -14,6 +14,7 @@ import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from pregao.events import TradeBusted
 from pregao.feed.channel.settings import ChannelState
 from pregao.live.health import ChannelReport, FeedReport, report
 from pregao.live.market_watch import InstrumentPage, InstrumentRow, MarketWatch
-from pregao.units import price_text
+from pregao.notebook import price_text
 
 if TYPE_CHECKING:
     from pregao.live.handler import FeedHandler
@@ -306,15 +307,19 @@ def instruments_table(
                 Text(row.book.state.name.lower(), _BOOK_STYLES[row.book.state]),
                 f"{row.changes:,}",
                 f"{row.trades:,}",
-                price_text(row.last_price) or "",
+                _shown(row.last_price),
                 "" if bid is None else f"{bid.size:,}",
-                "" if bid is None else price_text(bid.price) or "none",
-                "" if ask is None else price_text(ask.price) or "none",
+                "" if bid is None else price_text(bid),
+                "" if ask is None else price_text(ask),
                 "" if ask is None else f"{ask.size:,}",
             ]
         )
         styles.append("reverse" if (row.channel, row.security_id) == held else "")
     return table_of(columns, cells, width, texts=2, optional=optional, styles=styles)
+
+
+def _shown(price: Decimal | None) -> str:
+    return "" if price is None else f"{price:f}"
 
 
 def ladder_table(row: InstrumentRow, depth: int, width: int = 1000) -> Table:
@@ -325,10 +330,10 @@ def ladder_table(row: InstrumentRow, depth: int, width: int = 1000) -> Table:
         line: list[_Cell] = ["", "", "", "", "", ""]
         if index < len(bids):
             level = bids[index]
-            line[:3] = [f"{level.orders:,}", f"{level.size:,}", price_text(level.price) or "none"]
+            line[:3] = [f"{level.orders:,}", f"{level.size:,}", price_text(level)]
         if index < len(asks):
             level = asks[index]
-            line[3:] = [price_text(level.price) or "none", f"{level.size:,}", f"{level.orders:,}"]
+            line[3:] = [price_text(level), f"{level.size:,}", f"{level.orders:,}"]
         cells.append(line)
     columns = ("orders", "size", "bid", "ask", "size ", "orders ")
     style = "" if row.book.state in _TRUSTED else "dim"
@@ -353,7 +358,7 @@ def tape_table(page: InstrumentPage, limit: int) -> Table:
         else:
             mark = "corrected" if trade.corrects else ""
         when = format_ns(trade.sending_ns)[11:23]
-        price = price_text(trade.price) or ""
+        price = _shown(trade.price)
         cells.append([when, price, f"{trade.size:,}", str(trade.trade_id), mark])
         styles.append("red" if busted else "")
     columns = ("time", "price", "size", "trade", "")

@@ -16,7 +16,6 @@ from pregao.book.priority_book import PriorityBook
 from pregao.book.state import State
 from pregao.errors import DecodeError
 from pregao.feed.channel.channel_base import ChannelBook
-from pregao.feed.channel.event_batch import EventBatch
 from pregao.feed.channel.event_publisher import EventEmitter
 from pregao.feed.channel.failover import RecoveryStreams, Sites, StreamSilence
 from pregao.feed.channel.follower import Follower
@@ -171,10 +170,6 @@ class Channel:
     def take_events(self) -> list[channel_events.ChannelEvent]:
         """Return the events since the last call, in order."""
         return self._emitter.take()
-
-    def take_batch(self) -> EventBatch:
-        """Return the events since the last call as columns, instead of `take_events`."""
-        return EventBatch.of(self.take_events())
 
     def enable_events(self, *, enabled: bool) -> None:
         """Enable or disable events; while they are disabled, none are kept."""

@@ -19,7 +19,6 @@ from pregao.errors import DecodeError
 from pregao.extras import kernels_compiled
 from pregao.feed.channel.channel import MIN_OUTDATED_PACKETS, Channel
 from pregao.feed.channel.channel_base import ChannelBook
-from pregao.feed.channel.event_batch import EventBatch
 from pregao.feed.channel.event_publisher import MessageBacklog
 from pregao.feed.channel.follower import Follower
 from pregao.feed.channel.instruments import ChannelInstrument
@@ -28,7 +27,6 @@ from pregao.feed.channel.packets import RawPacket, instruments_of
 from pregao.feed.channel.settings import ChannelCounters, ChannelSettings, ChannelState
 from pregao.feed.fastpath import _layout as w
 from pregao.feed.fastpath.driver import (
-    ChangedBooks,
     DatagramColumns,
     FastPathDriver,
     PendingMessages,
@@ -312,21 +310,6 @@ class FastChannel(Channel):
             self._emitter.catch_up(limit)
         elif self._handed and self._emitter.backlog is not None:
             self._emit_pending()
-
-    def take_batch(self) -> EventBatch:
-        """Return the events since the last call as columns; changed books never become objects."""
-        emitter = self._emitter
-        parts = [EventBatch.of(emitter.take())]
-        if self._handed and self._driver.waiting and emitter.wanted:
-            version, following, *times = self._driver.last_packet()
-            for part in self._driver.take_changes():
-                if isinstance(part, ChangedBooks):
-                    parts.append(part.batch(version))
-                else:
-                    self._event_decoder.on_rows(version, (part,), self._driver.stored, ())
-                    parts.append(EventBatch.of(emitter.take()))
-            emitter.set_packet(PacketKey(version, following - 1), *times)
-        return EventBatch.joined(parts)
 
     def _sync(self, concerned: frozenset[int] | None = None) -> None:
         """Copy the kernel's state to the plain path; the kernel may continue.

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.array_book import FlatBook
-from pregao.feed.channel.event_batch import EventBatch
 from pregao.feed.fastpath import _kernels as kernels
 from pregao.feed.fastpath import _layout as w
 from pregao.feed.fastpath.templates import FastPathTables
@@ -59,18 +58,6 @@ class ChangedBooks(NamedTuple):
 
     security_id: Int64Array
     rows: Int64Array
-
-    def batch(self, sequence_version: int) -> EventBatch:
-        """Return the changes as columns of events."""
-        rows = self.rows
-        return EventBatch.of_books(
-            self.security_id,
-            sequence_version,
-            *(
-                rows[:, word].copy()
-                for word in (w.ITEM_NUMBER, w.ITEM_EVENT, w.ITEM_SENDING, w.ITEM_RECEIVED)
-            ),
-        )
 
 
 Row = list[int]
