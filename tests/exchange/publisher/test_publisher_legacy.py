@@ -12,7 +12,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pregao.book.state import State
-from pregao.book.updates import Side as BookSide
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model import commands
@@ -44,6 +43,7 @@ from pregao.legacy.reassembly import AssembledMessage, read_chunks
 from pregao.legacy.streams import LegacyStream
 from pregao.legacy.times import timestamp_ns
 from pregao.umdf.phases import GroupKey, Status
+from pregao.units import Side as BookSide
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.exchange.publisher.test_publisher_replay import (
     SECURITIES,
