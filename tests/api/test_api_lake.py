@@ -361,7 +361,7 @@ def test_readers_of_each_table_are_those_of_the_lake(lake):
         (lambda lake: lake.trades(1.5), "symbol must be a symbol such as 'PETR4', .* was 1.5"),
         (lambda lake: lake.trades([]), "symbol must be a symbol"),
         (lambda lake: lake.trades("PETR4", interval="1m"), "^interval is for bars; trades have no"),
-        (lambda lake: lake.bars(interval="soon"), "^interval must be a length such as"),
+        (lambda lake: lake.bars(interval="soon"), "^interval must be a duration such as"),
         (lambda lake: lake.instruments(since="2026-05-21"), "no times: select a day with day="),
         (lambda lake: lake.ticks(since=1779364800), "If it is in seconds, append 9 zeros"),
         (

@@ -149,7 +149,7 @@ def polars_typed(frame: Any, tz: str, prices: Prices) -> Any:
     for name, kind in frame.collect_schema().items():
         column = pl.col(name)
         if isinstance(kind, pl.Datetime) and kind.time_zone is None:
-            changed.append(column.dt.replace_time_zone("UTC").dt.convert_parse_zone(tz, "tz"))
+            changed.append(column.dt.replace_time_zone("UTC").dt.convert_time_zone(tz))
         elif isinstance(kind, pl.Decimal) and prices == "float":
             changed.append(column.cast(pl.Float64))
     return frame.with_columns(changed) if changed else frame
