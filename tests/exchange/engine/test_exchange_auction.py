@@ -353,9 +353,14 @@ def test_waiting_moc_orders_join_by_time_of_entry_and_can_be_cancelled():
     assert not floor.last.market
     third = floor.modify(third, 4)
     assert not floor.last.market
+    # It is in the book before them: their public numbers, which rank the book, are new.
+    floor.order(BUY, 7, 10)
+    (resting,) = floor.items(NewOrderMbo)
     floor.do(SetGroupPhase("XX", FINAL))
     assert [report.cl_ord_id for report in floor.reports(OrderAccepted)] == [first, third]
-    assert floor.book(BUY) == [(px(10), 1), (px(10), 4)]
+    joined = [each.secondary_order_id for each in floor.items(NewOrderMbo)]
+    assert resting.secondary_order_id < joined[0] < joined[1]
+    assert floor.book(BUY) == [(px(10), 7), (px(10), 1), (px(10), 4)]
     floor.check_feed()
 
 
