@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 from zlib import crc32
 
@@ -53,6 +55,8 @@ from pregao.exchange.engine.model.reports import (
     SpreadDefined,
 )
 from pregao.exchange.engine.products.user_defined_spreads import TYPES, StrategyLeg, strategy_type
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from tests.exchange.feed_reader import codec
 from tests.exchange.floor import BUY, DAY, SELL, Floor, future, px, share
 
 ONE = 10_000_000
@@ -232,6 +236,24 @@ def test_003_15_1_a_spread_is_listed_and_traded_immediately():
     fills = [(r.security_id, r.side) for r in floor.reports(OrderFilled) if r.session == 2]
     assert fills == [(made.security_id, BUY), (2, BUY), (1, SELL)]
     floor.check_feed()
+
+
+def test_000_16_1_a_strategy_on_options_is_published_without_a_strike():
+    close = {"previous_close": 10 * 10**8}
+    calls = [replace(instrument(f"{C}00{strike}"), **close) for strike in (1900, 2000)]
+    floor = Floor(*calls)
+    answer = define(floor, f"+1 {calls[0].symbol} -2 {calls[1].symbol}")
+    assert answer.strategy_type == "12"
+    (definition,) = floor.items(SecurityDefinition)
+    encoder = FeedEncoder(16).definitions
+    for own, sub_type, strike in (
+        (calls[0], calls[0].security_sub_type, Decimal("19.00")),
+        (definition.instrument, 90, None),
+    ):
+        message = encoder.message(own, SecurityUpdateAction.ADD, 1, True)
+        values = codec(16).decode(message).values
+        assert (values["securitySubType"], values["strikePrice"]) == (sub_type, strike)
+        assert values["marketSegmentID"] == calls[0].market_segment_id
 
 
 def test_003_15_1_1_a_repeated_strategy_is_the_same_and_ratios_are_reduced():
