@@ -266,16 +266,22 @@ def in_version(version, template, values):
     return struct.pack("<HHHH", length, template, 2, version) + message[8:] + b"\x7f" * 4
 
 
-@pytest.mark.parametrize("kind", [Channel, FastChannel])
-@pytest.mark.parametrize("version", [16, 17, 18])
-def test_14_2_phases_18_and_21_rule_under_every_name(version, kind):
-    """Version 17 renamed them; 18 is unknown and read as 17."""
+def channel_of(kind):
+    """The channel of `channel`, of either implementation."""
     driven = channel()
     driven.channel = kind(ChannelSettings(7, from_the_start=True))
     driven.channel.start(driven.now)
     driven.send(heartbeat(1))
     driven.definitions(1, [definition(total=2), definition(2222, "VALE3", total=2)])
     driven.events()
+    return driven
+
+
+@pytest.mark.parametrize("kind", [Channel, FastChannel])
+@pytest.mark.parametrize("version", [16, 17, 18])
+def test_14_2_phases_18_and_21_rule_under_every_name(version, kind):
+    """Version 17 renamed them; 18 is unknown and read as 17."""
+    driven = channel_of(kind)
 
     def group(value):
         return in_version(
@@ -325,6 +331,46 @@ def test_13_11_3_settlement_prices_without_a_flag_go_by_their_date():
     kinds = [each.kind for each in driven.events(channel_events.StatisticChanged)]
     days = ["2026-05-20", "2026-05-21", "2026-05-20"]
     assert kinds == ["DAILY", "DAILY", *days, None, None]
+
+
+@pytest.mark.parametrize("kind", [Channel, FastChannel])
+def test_13_9_3_the_close_of_the_day_becomes_that_of_the_previous_day(kind):
+    driven = channel_of(kind)
+
+    def close(rpt, price, flag, day):
+        return encode(
+            templates.CLOSING_PRICE, securityID=1111, matchEventIndicator=END,
+            openCloseSettlFlag=flag, mDEntryPx=Decimal(price), lastTradeDate=None, tradeDate=day,
+            mDEntryTimestamp=1, rptSeq=rpt,
+        )  # fmt: skip
+
+    previous, daily = "ENTRY_FROM_PREVIOUS_BUSINESS_DAY", "DAILY"
+    driven.send(packet(1, close(1, 9, previous, DAY), close(2, 10, daily, DAY)))
+    # A correction of the same day does not end that of the day.
+    driven.send(packet(2, close(3, 8, previous, DAY)))
+    name = "ClosingPrice"
+    assert shown(driven) == {(name, previous): Decimal(8), (name, daily): Decimal(10)}
+    driven.send(packet(3, close(4, 10, previous, DAY + timedelta(days=1))))
+    assert shown(driven) == {(name, previous): Decimal(10)}
+
+
+@pytest.mark.parametrize("kind", [Channel, FastChannel])
+def test_19_a_bust_leaves_the_last_price_while_a_trade_is_left(kind):
+    driven = channel_of(kind)
+
+    def counted(rpt, trades):
+        return encode(
+            templates.EXECUTION_STATISTICS, securityID=1111, matchEventIndicator=END,
+            tradingSessionID=1, tradeDate=DAY, tradeVolume=100 * trades, vwapPx=None,
+            netChgPrevDay=None, numberOfTrades=trades, mDEntryTimestamp=6, rptSeq=rpt,
+        )  # fmt: skip
+
+    last = ("LastTradePrice", None)
+    driven.send(packet(1, trade(1, 7, 10), trade(2, 8, 11), counted(3, 2)))
+    driven.send(packet(2, bust(4, 8, flags=0), counted(5, 1)))
+    assert shown(driven)[last] == Decimal(11)
+    driven.send(packet(3, bust(6, 7, flags=0), counted(7, 0)))
+    assert last not in shown(driven)
 
 
 def test_the_number_of_settlement_dates_is_limited():

@@ -1,5 +1,7 @@
 """Good-till orders of an earlier day are restated, to sessions of version 6 only."""
 
+from datetime import date
+
 import pytest
 
 from tests.exchange.host_desk import ORDER, PETR4, parties, whole_state
@@ -7,6 +9,7 @@ from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
 
 FIRST = SESSIONS[0]
 GOOD_TILL = {"timeInForce": "GOOD_TILL_CANCEL"}
+GOOD_TILL_DATE = {"timeInForce": "GOOD_TILL_DATE", "expireDate": date(2026, 5, 29)}
 
 
 def next_day(floor):
@@ -21,18 +24,19 @@ def next_day(floor):
     return floor.read_messages(FIRST)
 
 
-def with_orders(tmp_path, version):
+def with_orders(tmp_path, version, validity=GOOD_TILL):
     floor = HostFloor(tmp_path, SETTINGS, version)
     floor.read_messages(FIRST)
-    floor.send(FIRST, "NewOrderSingle", **(ORDER | parties(1, "BUY", 300, 31) | GOOD_TILL),
+    floor.send(FIRST, "NewOrderSingle", **(ORDER | parties(1, "BUY", 300, 31) | validity),
                memo="keep", account=12)  # fmt: skip
     floor.send(FIRST, "NewOrderSingle", **(ORDER | parties(2, "BUY", 200, 30)))
     floor.send(FIRST, "SimpleNewOrder", **(ORDER | parties(3, "SELL", 100, 31)))
     return floor
 
 
-def test_003_7_1_9_at_8_4_2_a_carried_order_is_restated(tmp_path):
-    floor = with_orders(tmp_path, 6)
+@pytest.mark.parametrize("validity", [GOOD_TILL, GOOD_TILL_DATE])
+def test_003_7_1_9_at_8_4_2_a_carried_order_is_restated(tmp_path, validity):
+    floor = with_orders(tmp_path, 6, validity)
     messages = next_day(floor)
     assert [name for name, _ in messages] == [
         "NegotiateResponse",
@@ -42,6 +46,8 @@ def test_003_7_1_9_at_8_4_2_a_carried_order_is_restated(tmp_path):
     values = messages[-1][1]
     assert values["execRestatementReason"] == "GT_RESTATEMENT"
     assert values["ordStatus"] == "RESTATED"
+    assert values["timeInForce"] == validity["timeInForce"]
+    assert values["expireDate"] == validity.get("expireDate")
     assert (values["clOrdID"], values["origClOrdID"]) == (1, None)
     assert (values["orderQty"], values["cumQty"], values["leavesQty"]) == (300, 100, 200)
     assert (values["memo"], values["account"]) == ("keep", 12)
