@@ -360,6 +360,39 @@ def test_002_5_3_7_a_slow_feed_keeps_its_numbers():
     assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
 
 
+def test_002_5_3_7_a_feed_that_gives_a_number_to_another_message_later_leaves_the_line():
+    line = IncrementalLine(max_wait_ns=MILLISECOND)
+    for feed in "AB":
+        line.receive(feed, news(1), 0)
+    line.receive("A", reset(), 1)
+    for number in (1, 2):
+        line.receive("A", news(number, f"second start {number}" if number > 1 else "open"), 1)
+    # Feed B is slow: it sends what followed an earlier start, which began with the same message.
+    line.receive("B", reset(), MILLISECOND)
+    line.receive("B", news(1, "open"), MILLISECOND)
+    assert line.numbers_agree("B")
+    assert line.receive("B", news(2, "first start 2"), 5 * MILLISECOND) == []
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, False]
+    assert line.receive("B", news(3, "first start 3"), 5 * MILLISECOND) == []
+    assert numbers(line.receive("A", news(3, "second start 3"), 6 * MILLISECOND)) == [3]
+
+
+@pytest.mark.parametrize("first", ["A", "B"])
+def test_002_5_3_7_a_feed_whose_reset_was_lost_joins_with_the_same_message(first):
+    line = IncrementalLine()
+    for number in range(1, 6):
+        for feed in "AB":
+            line.receive(feed, news(number), 0)
+    assert line.receive("B", reset(), 1) == [LineRestarted((2, 1))]
+    for number in range(1, 8):
+        line.receive("B", news(number, f"story {number}"), 1)
+    # Feed A was silent meanwhile, and its number is higher than its last one.
+    for feed in (first, "A" if first == "B" else "B"):
+        line.receive(feed, news(8, "story 8"), 2)
+    assert [line.numbers_agree(feed) for feed in "AB"] == [True, True]
+    assert numbers(line.receive("A", news(9, "story 9"), 3)) == [9]
+
+
 def test_a_lost_reset_of_one_feed_leaves_the_line_with_the_other():
     line = IncrementalLine()
     for number in range(1, 200):

@@ -312,13 +312,18 @@ class IncrementalLine:
             if agrees and self._contradicts(source, message):
                 self._restart_apart(source)
                 agrees = False
-            if agrees and original and self._is_another(original, feed, message, time_ns):
-                events += self._switch(original.feed)
+            if agrees and original and self._is_another(original, feed, message):
+                # Books may be mixed already: a message that one feed lost may have come from the
+                # other while it was awaited.
+                if time_ns - original.time_ns <= self._max_wait_ns:
+                    events += self._switch(original.feed)
                 self._restart_apart(source)
                 agrees = False
             source.back, source.highest = 0, number
-        if not agrees and source.version == self._version:
-            return events + self._compare(feed, message, time_ns)
+        if not agrees:
+            self._rejoin(source, message)
+            if source.version == self._version:
+                return events + self._compare(feed, message, time_ns)
         events += self._accept(feed, PacketKey(source.version, number), message, time_ns)
         if self._recent.get(number) is message and not copy:
             self._originals[number] = _Original(feed, time_ns, whole.payload, message)
@@ -345,7 +350,9 @@ class IncrementalLine:
             for other, source in self._feeds.items():
                 found = source.unproven.get(key.sequence_number)
                 if found is not None:
-                    events += self._compare(other, found, time_ns)
+                    self._rejoin(source, found)
+                    if source.version == self._version:
+                        events += self._compare(other, found, time_ns)
         return events
 
     @staticmethod
@@ -378,19 +385,26 @@ class IncrementalLine:
             events += self._accept(feed, PacketKey(self._version, number), each, time_ns)
         return events
 
-    def _is_another(
-        self, original: _Original, feed: str, message: LegacyMessage, time_ns: int
-    ) -> bool:
-        """Whether another feed has just given the number of a message to a different one.
-
-        Then books may be mixed already: a message that one feed lost may have come from the other
-        while it was awaited.
-        """
+    @staticmethod
+    def _is_another(original: _Original, feed: str, message: LegacyMessage) -> bool:
+        """Whether another feed has given the number of a message to a different one."""
         if original.feed == feed or original.message is message:
             return False
-        if message.type is MsgType.HEARTBEAT or time_ns - original.time_ns > self._max_wait_ns:
-            return False
-        return not _are_same(original.message, message)
+        return message.type is not MsgType.HEARTBEAT and not _are_same(original.message, message)
+
+    def _rejoin(self, source: _Feed, message: LegacyMessage) -> None:
+        """Let a feed with the numbers of an earlier version join if a message is of the line.
+
+        Its SequenceReset was lost, or the other feed's numbers went back without one.
+        """
+        if source.version == self._version or message.type is MsgType.HEARTBEAT:
+            return
+        own = self._recent.get(message.number)
+        if own is None:
+            self._remember(source.unproven, message)  # the line may be slower than this feed
+        elif _are_same(own, message):
+            source.restart(self._version, _Standing.UNPROVEN)
+            source.highest = message.number
 
     def _is_past(self, source: _Feed, number: int) -> bool:
         expected = self._arbiter.expected
