@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick days fuzz check bench compare docs package clean lock env
+.PHONY: demo test quick days torture fuzz check bench compare docs package clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Choose another with: make PYTHON=python3.12 …")'
@@ -38,11 +38,19 @@ test: $(STAMP) $(CONSUMERS_STAMP)
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark and not slow"
 
-# A thousand small days with lost, duplicated and reordered packets: compares every book called valid
+# The whole market of a thousand seeds under faults, every twentieth also in a lake. Before that, a
+# thousand small days with lost, duplicated and reordered packets: compares every book called valid
 # or empty with the exchange's, and the fast path with the Python channel.
+SEEDS ?= 1000
 days: $(STAMP)
 	PREGAO_CHANNEL_DAYS=1000 $(BIN)/python -m pytest -n 2 tests/feed/test_feed_channel_days.py \
 		tests/feed/test_feed_fastpath.py
+	$(BIN)/python -m tests.torture --seed 0 --seeds $(SEEDS) --processes 2 --quiet
+
+# The whole market of one seed under faults: make torture SEED=17
+SEED ?= 0
+torture: $(STAMP)
+	$(BIN)/python -m tests.torture --seed $(SEED) --lake
 
 # Runs the kernels on damaged bytes with bounds checks; these kernels have their own cache.
 fuzz: $(STAMP)

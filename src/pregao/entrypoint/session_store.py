@@ -205,7 +205,7 @@ class SessionFile(SessionStore):
             for session_id, state in self._states.items():
                 parts += [_checked(pack_record(session_id, each)) for each in state.summary()]
             private_files.write_all(file, b"".join(parts))
-            os.fdatasync(file)
+            private_files.sync_data(file)
             fresh.rename(self._path)
         except BaseException:
             os.close(file)
@@ -217,7 +217,7 @@ class SessionFile(SessionStore):
     def sync(self) -> None:
         """Write records to disk: a crash of the machine cannot lose them."""
         self.flush()
-        os.fdatasync(self._file)
+        private_files.sync_data(self._file)
 
     def close(self) -> None:
         """Flush and close."""

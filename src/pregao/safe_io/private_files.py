@@ -196,3 +196,8 @@ def write_all(descriptor: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
+
+
+def sync_data(descriptor: int) -> None:
+    """Sync the content of a file to disk."""
+    os.fdatasync(descriptor)

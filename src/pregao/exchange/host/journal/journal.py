@@ -292,7 +292,7 @@ class Journal:
             if self._file < 0 or self._size >= self._roll_bytes:
                 self._roll()
             private_files.write_all(self._file, data)
-            os.fdatasync(self._file)
+            private_files.sync_data(self._file)
         except OSError as error:
             # No output of these records was sent: remove them all, complete ones too, so that a
             # replay does not apply them.
