@@ -1,6 +1,7 @@
 """Layout of the package: names that exist once, folders that stay small, facades that stay lazy."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -12,6 +13,7 @@ import pytest
 import pregao
 
 ROOT = Path(pregao.__file__).parent
+STRINGS = re.compile(r"""\s*(".*"|'.*'),?""")
 MAX_MODULES = 620
 MAX_MODULES_IN_A_FOLDER = 30
 FACADES = {
@@ -27,8 +29,71 @@ FACADES = {
 """Packages whose `__init__` lists names, with the modules of theirs that it imports at once."""
 
 
+BLOCK = 10
+"""Lines that may not stand twice."""
+REPEATED_IN = {
+    "capture/_kernels.py": "one loop for pcap and pcapng would branch per packet",
+    "fast/_kernels.py": "one branch for numbers and texts would branch per field",
+    "lake/storage/fast_parquet/_decoding_kernels.py": "labels and their values: one pass each",
+}
+"""Kernels that repeat a block within the module, with the reason."""
+
+
 def modules():
     return sorted(ROOT.rglob("*.py"))
+
+
+def code_lines(path):
+    """The lines of a module with their numbers, without empty ones, imports and string tables."""
+    importing = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if importing:
+            importing = "" if ")" in line else importing
+        elif line.lstrip().startswith(("import ", "from ")):
+            importing = "(" if line.endswith("(") else ""
+        elif line.strip() and not STRINGS.fullmatch(line):
+            yield number, line.rstrip()
+
+
+def repeated_blocks(paths):
+    """Places of blocks that stand twice or more, from the first line at which they agree."""
+    first, last, found = {}, None, []
+    for path in paths:
+        name, lines = path.relative_to(ROOT).as_posix(), list(code_lines(path))
+        for at in range(len(lines) - BLOCK + 1):
+            block = tuple(text for _, text in lines[at : at + BLOCK])
+            other = first.setdefault(block, (name, lines[at][0]))
+            if other == (name, lines[at][0]):
+                continue
+            if last is None or (last[0], last[2]) != (other[0], name) or last[4] != at - 1:
+                found.append((other, (name, lines[at][0])))
+            last = (other[0], other[1], name, lines[at][0], at)
+    return found
+
+
+def test_no_block_of_ten_lines_stands_twice():
+    found = [
+        f"{one[0]}:{one[1]} = {other[0]}:{other[1]}"
+        for one, other in repeated_blocks(modules())
+        if not one[0] == other[0] in REPEATED_IN
+    ]
+    assert found == [], "write what they share once"
+
+
+def test_a_repeated_block_is_found_between_modules_and_within_one(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    lines = [f"a{n} = {n}" for n in range(12)]
+    for name, text in (
+        ("one.py", ["import ast", *lines, "", "x = 1", *lines[:BLOCK]]),
+        ("other.py", [*lines[2:], "import ast", *lines[1:9]]),
+        ("strings.py", ["T = (", *(f'    "{n}",' for n in range(20)), ")"]),
+        ("table.py", ["T = (", *(f'    "{n}",' for n in range(20)), ")"]),
+    ):
+        (tmp_path / name).write_text("\n".join(text))
+    assert repeated_blocks(sorted(tmp_path.glob("*.py"))) == [
+        (("one.py", 2), ("one.py", 16)),
+        (("one.py", 4), ("other.py", 1)),
+    ]
 
 
 def test_a_public_class_is_defined_in_one_module():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from pregao.book.state import BookFault, FaultCode, InconsistentUpdateError, Origin, State
 from pregao.book.updates import (
@@ -94,6 +94,38 @@ class BookLifecycle(LevelView):
             return Origin.START.value
         return f"built from {self.origin.value}"
 
+    def apply(self, update: Any) -> BookFault | None:
+        """Apply an update; return the fault if it makes the book stale."""
+        match update:
+            case BookEmptied():
+                self._restart(Origin.EMPTY_BOOK, update.key)
+            case BookReset():
+                self._restart(Origin.CHANNEL_RESET, update.key)
+            case MessagesMissing():
+                return self.interrupt(update.key, update.reason)
+            case GapPossible() | GapExcluded():
+                self.doubt(doubted=isinstance(update, GapPossible))
+            case RebuildEnded():
+                self.agreed()
+            case SnapshotStarted():
+                self._begin_snapshot(update)
+            case _ if self.fault is not None:
+                self.skipped += 1
+            case _:
+                return self._try(update)
+        return None
+
+    def _try(self, update: Any) -> BookFault | None:
+        try:
+            self._apply_part(update)
+        except InconsistentUpdateError as error:
+            return self._break(BookFault(update.key, error.code, error.detail))
+        return None
+
+    @abstractmethod
+    def _apply_part(self, update: Any) -> None:
+        """Apply an update of orders or levels, or a part of a snapshot."""
+
     @abstractmethod
     def _occupied(self) -> bool:
         """Whether the book has any orders or levels."""
@@ -180,31 +212,7 @@ class BaseBook(BookLifecycle):
         """Apply an update; return the fault if it makes the book stale."""
         if self.fault is None and isinstance(update, _OF_ORDERS):
             return self._try(update)  # the most frequent case
-        match update:
-            case BookEmptied():
-                self._restart(Origin.EMPTY_BOOK, update.key)
-            case BookReset():
-                self._restart(Origin.CHANNEL_RESET, update.key)
-            case MessagesMissing():
-                return self.interrupt(update.key, update.reason)
-            case GapPossible() | GapExcluded():
-                self.doubt(doubted=isinstance(update, GapPossible))
-            case RebuildEnded():
-                self.agreed()
-            case SnapshotStarted():
-                self._begin_snapshot(update)
-            case _ if self.fault is not None:
-                self.skipped += 1
-            case _:
-                return self._try(update)
-        return None
-
-    def _try(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> BookFault | None:
-        try:
-            self._apply_part(update)
-        except InconsistentUpdateError as error:
-            return self._break(BookFault(update.key, error.code, error.detail))
-        return None
+        return super().apply(update)
 
     def _apply_part(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> None:
         if isinstance(update, SnapshotOrder):

@@ -9,24 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pregao.book.base_book import BookLifecycle, raise_inconsistent
-from pregao.book.state import BookFault, FaultCode, InconsistentUpdateError, Origin
+from pregao.book.state import FaultCode
 from pregao.book.updates import (
-    BookEmptied,
-    BookReset,
-    DepthUpdate,
-    GapExcluded,
-    GapPossible,
     LevelAdded,
     LevelChanged,
     LevelDeleted,
     LevelOverlaid,
     LevelUpdate,
-    MessagesMissing,
-    RebuildEnded,
     SideCleared,
     SnapshotEnded,
     SnapshotLevel,
-    SnapshotStarted,
     TopRemoved,
 )
 from pregao.book.views import BookLevel
@@ -46,30 +38,6 @@ class PriceDepthBook(BookLifecycle):
     def walk_levels(self, side: Side) -> Iterator[BookLevel]:
         """Return the levels of a side, best first."""
         return iter(self._sides[side])
-
-    def apply(self, update: DepthUpdate) -> BookFault | None:
-        """Apply an update; return the fault if it makes the book stale."""
-        match update:
-            case BookEmptied():
-                self._restart(Origin.EMPTY_BOOK, update.key)
-            case BookReset():
-                self._restart(Origin.CHANNEL_RESET, update.key)
-            case MessagesMissing():
-                return self.interrupt(update.key, update.reason)
-            case GapPossible() | GapExcluded():
-                self.doubt(doubted=isinstance(update, GapPossible))
-            case RebuildEnded():
-                self.agreed()
-            case SnapshotStarted():
-                self._begin_snapshot(update)
-            case _ if self.fault is not None:
-                self.skipped += 1
-            case _:
-                try:
-                    self._apply_part(update)
-                except InconsistentUpdateError as error:
-                    return self._break(BookFault(update.key, error.code, error.detail))
-        return None
 
     def _wipe(self) -> None:
         self._sides: tuple[list[BookLevel], list[BookLevel]] = ([], [])

@@ -69,12 +69,9 @@ class UpdateKind(IntEnum):
 
 
 @dataclass(slots=True)
-class UpdateRows:
-    """Updates, one per row, grouped by instrument and in order within each instrument."""
+class UpdateColumns:
+    """Values of book updates, one per row."""
 
-    instrument: Int64Array
-    event: Int64Array
-    """Event of the channel that the row belongs to; an event may affect several instruments."""
     kind: Uint8Array
     side: Uint8Array
     flags: Uint8Array
@@ -96,6 +93,21 @@ class UpdateRows:
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.kind)
+
+    def of_instruments(self, instrument: Int64Array, event: Int64Array) -> UpdateRows:
+        """Return the rows with the instrument and event of each."""
+        names = [column.name for column in fields(UpdateColumns)]
+        own: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return UpdateRows(**own, instrument=instrument, event=event)
+
+
+@dataclass(slots=True)
+class UpdateRows(UpdateColumns):
+    """Updates, one per row, grouped by instrument and in order within each instrument."""
+
+    instrument: Int64Array
+    event: Int64Array
+    """Event of the channel that the row belongs to; an event may affect several instruments."""
 
     def __getitem__(self, part: slice) -> UpdateRows:
         """Return a slice of the rows, without a copy."""

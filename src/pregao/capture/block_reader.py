@@ -270,6 +270,10 @@ class BlockReader:
         tcp = self._tcp_table
         tcp_tables = (tcp.slots, tcp.addresses, tcp.ports)
         segments = tuple(scratch.segments)
+        outputs = (
+            table.slots, table.addresses, table.ports, *scratch.columns, scratch.odd_at,
+            scratch.odd_number, tcp_tables, segments, scratch.result,
+        )  # fmt: skip
         if header:
             _kernels.walk_pcap(
                 buffer,
@@ -281,15 +285,7 @@ class BlockReader:
                 header.time_unit_ns,
                 header.max_captured_length,
                 _LINK_KINDS.get(header.link_type, _layer_kernels.LINK_ODD),
-                table.slots,
-                table.addresses,
-                table.ports,
-                *scratch.columns,
-                scratch.odd_at,
-                scratch.odd_number,
-                tcp_tables,
-                segments,
-                scratch.result,
+                *outputs,
             )
         else:
             _kernels.walk_pcapng(
@@ -300,15 +296,7 @@ class BlockReader:
                 self._parser.big_endian,
                 pcapng.MAX_BLOCK,
                 self._clocks.rows(self._parser),
-                table.slots,
-                table.addresses,
-                table.ports,
-                *scratch.columns,
-                scratch.odd_at,
-                scratch.odd_number,
-                tcp_tables,
-                segments,
-                scratch.result,
+                *outputs,
             )
 
     def _odd(self, view: memoryview, at: int, number: int, base: int, odd: _SetAside) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from pregao.arrays import Int64Array, Uint8Array
-from pregao.book.update_rows import NULL, UpdateKind
+from pregao.book.update_rows import NULL, UpdateColumns, UpdateKind
 from pregao.feed.columns import MessageColumns
 from pregao.feed.packet_keys import INDEX_BITS, message_serials
 from pregao.umdf.gaps import GapItem
@@ -28,23 +28,8 @@ TIMES = ("transact_time_ns", "md_entry_timestamp_ns")
 
 
 @dataclass(slots=True)
-class BookColumns:
-    """Book updates as the columns of `pregao.book.update_rows.UpdateRows`."""
-
-    kind: Uint8Array
-    side: Uint8Array
-    flags: Uint8Array
-    order_id: Int64Array
-    price: Int64Array
-    size: Int64Array
-    previous: Int64Array
-    position: Int64Array
-    firm: Int64Array
-    inserted: Int64Array
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.kind)
+class BookColumns(UpdateColumns):
+    """The columns of book updates of one or more messages."""
 
     @staticmethod
     def empty(count: int, kind: UpdateKind) -> BookColumns:

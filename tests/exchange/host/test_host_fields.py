@@ -82,7 +82,7 @@ def test_fast_reading_equals_the_decoder(version):
 def test_003_7_4_the_entering_trader_stays_and_an_executing_trader_can_be_added():
     order = OrderRequest(1, 1, 80, 5, 1, 49, 50, 100, 1, 48, None, b"BVMF", b"ABC", 0, 0)
     done = OrderModified(
-        1, 1, 85, 2, 1, 7, 8, 5, OrderSide.BUY, OrdType.LIMIT, TimeInForce.DAY, 1, 100, 100, 0, 0,
+        1, 1, 85, 2, 7, 8, 5, OrderSide.BUY, OrdType.LIMIT, TimeInForce.DAY, 1, 100, 1, 100, 0, 0,
         0, None, 0,
     )  # fmt: skip
     asked = order._replace(trader=b"XYZ", location=b"DMA1", executing_trader=b"E1")

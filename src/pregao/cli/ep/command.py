@@ -79,17 +79,10 @@ DEFAULT_KEY = "123456789ABC"
     "Type help for the commands. The shell reads a pipe too, and exits at its end."
 )
 def shell(
-    gateway: Gateways = None,
-    session: Session = 100_000_001,
-    firm: Firm = 85,
-    access_key: Key = DEFAULT_KEY,
-    schema_version: Version = "8.0.0",
-    schema: SchemaFile = None,
-    store: Store = None,
-    segment: Segment = 80,
-    trader: Trader = "TRADR",
-    account: Account = None,
-) -> None:
+    gateway: Gateways = None, session: Session = 100_000_001, firm: Firm = 85,
+    access_key: Key = DEFAULT_KEY, schema_version: Version = "8.0.0", schema: SchemaFile = None,
+    store: Store = None, segment: Segment = 80, trader: Trader = "TRADR", account: Account = None,
+) -> None:  # fmt: skip
     """Establish a session and enter orders: new, modify, cancel, mass-cancel, cross, status."""
     from pregao.cli.ep.order_console import run_shell
 
@@ -109,17 +102,10 @@ def run(
     script: Annotated[
         Path, typer.Argument(metavar="SCRIPT", help="Script file, or - for standard input.")
     ],
-    gateway: Gateways = None,
-    session: Session = 100_000_001,
-    firm: Firm = 85,
-    access_key: Key = DEFAULT_KEY,
-    schema_version: Version = "8.0.0",
-    schema: SchemaFile = None,
-    store: Store = None,
-    segment: Segment = 80,
-    trader: Trader = "TRADR",
-    account: Account = None,
-) -> None:
+    gateway: Gateways = None, session: Session = 100_000_001, firm: Firm = 85,
+    access_key: Key = DEFAULT_KEY, schema_version: Version = "8.0.0", schema: SchemaFile = None,
+    store: Store = None, segment: Segment = 80, trader: Trader = "TRADR", account: Account = None,
+) -> None:  # fmt: skip
     """Run a script of requests and expected reports."""
     from pregao.cli.ep.order_console import ExpectationError, play, read_script
 

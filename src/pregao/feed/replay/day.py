@@ -112,15 +112,9 @@ class DayOutput(Protocol):
     """Rows of the window after which the full book is needed."""
 
     def begin_window(
-        self,
-        sequence: InstrumentSequence,
-        rows: SequenceRows,
-        counts: Int64Array,
-        statistics: StatisticColumns,
-        loaded: Int64Array,
-        base_row: int,
-        last: bool,
-    ) -> None:
+        self, sequence: InstrumentSequence, rows: SequenceRows, counts: Int64Array,
+        statistics: StatisticColumns, loaded: Int64Array, base_row: int, last: bool,
+    ) -> None:  # fmt: skip
         """Prepare for the rows of a window; ``counts`` are the counters after each item."""
 
     def add_ticks(self, ticks: TickColumns) -> None:

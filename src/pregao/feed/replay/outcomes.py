@@ -156,20 +156,7 @@ def _trial(replay: Replay) -> Replay:
 
 def _updates(columns: BookColumns, security: int) -> UpdateRows:
     count = len(columns)
-    return UpdateRows(
-        np.full(count, security, np.int64),
-        np.full(count, -2, np.int64),
-        columns.kind,
-        columns.side,
-        columns.flags,
-        columns.order_id,
-        columns.price,
-        columns.size,
-        columns.previous,
-        columns.position,
-        columns.firm,
-        columns.inserted,
-    )
+    return columns.of_instruments(np.full(count, security, np.int64), np.full(count, -2, np.int64))
 
 
 # --- Origins of books ---

@@ -287,20 +287,8 @@ def rows_of(
     item = np.repeat(np.arange(len(sequence)), width)
     # Items that are not an event of the market get unique negative numbers.
     event = np.where(sequence.event < 0, -2 - np.arange(len(sequence)), sequence.event)
-    updates = UpdateRows(
-        instrument=sequence.securities[sequence.rank[item]],
-        event=event[item],
-        kind=columns.kind[source],
-        side=columns.side[source],
-        flags=columns.flags[source],
-        order_id=columns.order_id[source],
-        price=columns.price[source],
-        size=columns.size[source],
-        previous=columns.previous[source],
-        position=columns.position[source],
-        firm=columns.firm[source],
-        inserted=columns.inserted[source],
-    )
+    instrument = sequence.securities[sequence.rank[item]]
+    updates = columns.take(source).of_instruments(instrument, event[item])
     return SequenceRows(updates, item, begins)
 
 

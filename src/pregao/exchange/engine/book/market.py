@@ -297,31 +297,13 @@ class Market:
     ) -> None:
         """Report to the owner that the order was accepted."""
         self.exec_id += 1
-        self.reports.append(
-            OrderAccepted(
-                self.exec_id,
-                order.session,
-                order.firm,
-                order.cl_ord_id,
-                order.order_id,
-                order.secondary_order_id,
-                order.security_id,
-                order.side,
-                order.ord_type,
-                order.time_in_force,
-                order.price,
-                order.quantity,
-                order.leaves,
-                order.cum,
-                order.max_floor,
-                order.min_qty,
-                order.protection_price,
-                now_ns,
-                working,
-                cross_id,
-                order.stop_px,
-            )
-        )
+        self.reports.append(OrderAccepted(
+            self.exec_id, order.session, order.firm, order.cl_ord_id, order.order_id,
+            order.secondary_order_id, order.security_id, order.side, order.ord_type,
+            order.time_in_force, order.price, order.quantity, order.leaves, order.cum,
+            order.max_floor, order.min_qty, order.protection_price, now_ns, working, cross_id,
+            order.stop_px,
+        ))  # fmt: skip
 
     def rejected(
         self,
@@ -366,31 +348,13 @@ class Market:
     ) -> None:
         """Report to the owner that the order ended; ``cl_ord_id`` is the request's."""
         self.exec_id += 1
-        self.reports.append(
-            OrderCancelled(
-                self.exec_id,
-                order.session,
-                order.firm,
-                cl_ord_id or order.cl_ord_id,
-                order.cl_ord_id if cl_ord_id else 0,
-                order.order_id,
-                order.secondary_order_id,
-                order.security_id,
-                order.side,
-                order.ord_type,
-                order.time_in_force,
-                order.price,
-                order.quantity,
-                order.cum,
-                status,
-                reason,
-                now_ns,
-                order.stop_px,
-                mass_action_id,
-                requested_by,
-                not order.waits,
-            )
-        )
+        self.reports.append(OrderCancelled(
+            self.exec_id, order.session, order.firm, cl_ord_id or order.cl_ord_id, order.order_id,
+            order.secondary_order_id, order.security_id, order.side, order.ord_type,
+            order.time_in_force, order.price, order.quantity, order.cl_ord_id if cl_ord_id else 0,
+            order.cum, status, reason, now_ns, order.stop_px, mass_action_id, requested_by,
+            not order.waits,
+        ))  # fmt: skip
 
     def filled(
         self,
@@ -442,57 +406,23 @@ class Market:
     ) -> None:
         """Report the modified order to its owner; ``before`` is its previous ClOrdID."""
         self.exec_id += 1
-        self.reports.append(
-            OrderModified(
-                self.exec_id,
-                order.session,
-                order.firm,
-                order.cl_ord_id,
-                before,
-                order.order_id,
-                order.secondary_order_id,
-                order.security_id,
-                order.side,
-                order.ord_type,
-                order.time_in_force,
-                order.price,
-                order.quantity,
-                order.leaves,
-                order.cum,
-                order.max_floor,
-                order.min_qty,
-                order.protection_price,
-                now_ns,
-                working,
-                order.stop_px,
-                reason,
-            )
-        )
+        self.reports.append(OrderModified(
+            self.exec_id, order.session, order.firm, order.cl_ord_id, order.order_id,
+            order.secondary_order_id, order.security_id, order.side, order.ord_type,
+            order.time_in_force, order.price, order.quantity, before, order.leaves, order.cum,
+            order.max_floor, order.min_qty, order.protection_price, now_ns, working, order.stop_px,
+            reason,
+        ))  # fmt: skip
 
     def restated(self, order: EngineOrder, now_ns: int) -> None:
         """Report a replenished iceberg to its owner, with its new secondary order ID."""
         self.exec_id += 1
-        self.reports.append(
-            OrderRestated(
-                self.exec_id,
-                order.session,
-                order.firm,
-                order.cl_ord_id,
-                order.order_id,
-                order.secondary_order_id,
-                order.security_id,
-                order.side,
-                order.ord_type,
-                order.time_in_force,
-                order.price,
-                order.quantity,
-                order.leaves,
-                order.cum,
-                order.max_floor,
-                OrdStatus.RESTATED,
-                now_ns,
-            )
-        )
+        self.reports.append(OrderRestated(
+            self.exec_id, order.session, order.firm, order.cl_ord_id, order.order_id,
+            order.secondary_order_id, order.security_id, order.side, order.ord_type,
+            order.time_in_force, order.price, order.quantity, order.leaves, order.cum,
+            order.max_floor, OrdStatus.RESTATED, now_ns,
+        ))  # fmt: skip
 
     def expire(self, orders: Iterable[EngineOrder], now_ns: int) -> None:
         """Remove expired orders, in the book or not, and report them to their owners."""

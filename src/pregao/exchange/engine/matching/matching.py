@@ -208,21 +208,11 @@ def consume(
     visible = order.visible
     if quantity < visible:
         order.visible = visible - quantity
-        updates.append(
-            ChangeOrderMbo(
-                order.security_id,
-                order.side,
-                order.price,
-                order.visible,
-                visible,
-                order.secondary_order_id,
-                order.firm or None,
-                order.insert_time_ns,
-                now_ns,
-                position,
-                order.implied,
-            )
-        )
+        updates.append(ChangeOrderMbo(
+            order.security_id, order.side, order.price, order.visible, visible,
+            order.secondary_order_id, order.firm or None, order.insert_time_ns, now_ns, position,
+            order.implied,
+        ))  # fmt: skip
         return
     updates.append(
         DeleteOrderMbo(

@@ -116,8 +116,8 @@ class MassDeleteOrders:
 
 
 @record
-class Trade:
-    """Trade_53; ``trade_condition`` is the set of bits of TradeCondition."""
+class TradeFields:
+    """Fields of messages of trades; ``trade_condition`` is the set of bits of TradeCondition."""
 
     security_id: int
     trading_session: TradingSession
@@ -129,24 +129,20 @@ class Trade:
     seller: int | None
     trade_date: int
     trd_sub_type: TrdSubType | None
+
+
+@record
+class Trade(TradeFields):
+    """Trade_53."""
+
     transact_time_ns: int
     implied: bool = False
 
 
 @record
-class ForwardTrade:
+class ForwardTrade(TradeFields):
     """ForwardTrade_54: a trade of a forward; ``interest_rate`` is an integer of 1e-4."""
 
-    security_id: int
-    trading_session: TradingSession
-    trade_condition: int
-    price: int
-    size: int
-    trade_id: int
-    buyer: int | None
-    seller: int | None
-    trade_date: int
-    trd_sub_type: TrdSubType | None
     transact_time_ns: int
     seller_days: int | None = None
     interest_rate: int | None = None
@@ -167,19 +163,9 @@ class TradeBust:
 
 
 @record
-class LastTradePrice:
+class LastTradePrice(TradeFields):
     """LastTradePrice_27: in snapshots, and rarely in the incremental stream."""
 
-    security_id: int
-    trading_session: TradingSession
-    trade_condition: int
-    price: int
-    size: int
-    trade_id: int
-    buyer: int | None
-    seller: int | None
-    trade_date: int
-    trd_sub_type: TrdSubType | None
     time_ns: int
     seller_days: int | None = None
     interest_rate: int | None = None

@@ -26,8 +26,8 @@ from pregao.records import record
 
 
 @record
-class OrderAccepted:
-    """The order was accepted (ER_New). ``working`` is False for a waiting order (MOC, stop)."""
+class OrderReport:
+    """The order that a report is about."""
 
     exec_id: int
     session: int
@@ -41,6 +41,12 @@ class OrderAccepted:
     time_in_force: TimeInForce
     price: int | None
     quantity: int
+
+
+@record
+class OrderAccepted(OrderReport):
+    """The order was accepted (ER_New). ``working`` is False for a waiting order (MOC, stop)."""
+
     leaves_qty: int
     cum_qty: int
     max_floor: int
@@ -53,21 +59,9 @@ class OrderAccepted:
 
 
 @record
-class OrderRestated:
+class OrderRestated(OrderReport):
     """The disclosed quantity was replenished, or a waiting order became active."""
 
-    exec_id: int
-    session: int
-    firm: int
-    cl_ord_id: int
-    order_id: int
-    secondary_order_id: int
-    security_id: int
-    side: OrderSide
-    ord_type: OrdType
-    time_in_force: TimeInForce
-    price: int | None
-    quantity: int
     leaves_qty: int
     cum_qty: int
     max_floor: int
@@ -76,22 +70,10 @@ class OrderRestated:
 
 
 @record
-class OrderModified:
+class OrderModified(OrderReport):
     """The order was modified (ER_Modify)."""
 
-    exec_id: int
-    session: int
-    firm: int
-    cl_ord_id: int
     orig_cl_ord_id: int
-    order_id: int
-    secondary_order_id: int
-    security_id: int
-    side: OrderSide
-    ord_type: OrdType
-    time_in_force: TimeInForce
-    price: int | None
-    quantity: int
     leaves_qty: int
     cum_qty: int
     max_floor: int
@@ -105,25 +87,13 @@ class OrderModified:
 
 
 @record
-class OrderCancelled:
+class OrderCancelled(OrderReport):
     """The order ended (ER_Cancel): ``status`` distinguishes canceled from expired.
 
     ``reason`` is None if its owner requested it.
     """
 
-    exec_id: int
-    session: int
-    firm: int
-    cl_ord_id: int
     orig_cl_ord_id: int
-    order_id: int
-    secondary_order_id: int
-    security_id: int
-    side: OrderSide
-    ord_type: OrdType
-    time_in_force: TimeInForce
-    price: int | None
-    quantity: int
     cum_qty: int
     status: OrdStatus
     reason: ExecRestatementReason | None

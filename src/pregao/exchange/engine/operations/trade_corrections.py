@@ -136,37 +136,16 @@ def enter_trade(market: Market, command: EnterTrade, now_ns: int) -> None:
     condition = _condition(listing, command)
     listing.trade_id += TRADE_ID_STEP
     when = now_ns if command.transact_time_ns is None else command.transact_time_ns
+    fields = (
+        listing.security_id, listing.group.session, condition, command.price, command.quantity,
+        listing.trade_id, command.buyer, command.seller, market.trade_day, command.trd_sub_type,
+        when,
+    )  # fmt: skip
     trade: TradeItem
     if forward:
-        trade = ForwardTrade(
-            listing.security_id,
-            listing.group.session,
-            condition,
-            command.price,
-            command.quantity,
-            listing.trade_id,
-            command.buyer,
-            command.seller,
-            market.trade_day,
-            command.trd_sub_type,
-            when,
-            command.seller_days,
-            command.interest_rate,
-        )
+        trade = ForwardTrade(*fields, command.seller_days, command.interest_rate)
     else:
-        trade = Trade(
-            listing.security_id,
-            listing.group.session,
-            condition,
-            command.price,
-            command.quantity,
-            listing.trade_id,
-            command.buyer,
-            command.seller,
-            market.trade_day,
-            command.trd_sub_type,
-            when,
-        )
+        trade = Trade(*fields)
     _count(listing, trade)
     market.keep_trade(listing, TradeRecord(trade, None, None))
     _publish_trade(market, listing, trade, now_ns)

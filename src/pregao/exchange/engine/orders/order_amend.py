@@ -339,21 +339,11 @@ def _keep_position(
     order.visible = min(visible, _shown(order.max_floor, leaves))
     _report(market, order, command, now_ns)
     if order.visible != visible:
-        items.append(
-            ChangeOrderMbo(
-                order.security_id,
-                order.side,
-                order.price,
-                order.visible,
-                visible,
-                order.secondary_order_id,
-                order.firm or None,
-                order.insert_time_ns,
-                now_ns,
-                side.position(order) if market.track_positions else None,
-                order.implied,
-            )
-        )
+        items.append(ChangeOrderMbo(
+            order.security_id, order.side, order.price, order.visible, visible,
+            order.secondary_order_id, order.firm or None, order.insert_time_ns, now_ns,
+            side.position(order) if market.track_positions else None, order.implied,
+        ))  # fmt: skip
     if listing.status != OPEN:
         refresh_auction(market, listing, items, now_ns)
     market.publish(items)
