@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import date
+from pathlib import Path
 from urllib.parse import urlencode
 
 import numpy as np
@@ -20,6 +21,7 @@ from tests.web.live_support import live_page
 
 pytestmark = pytest.mark.browser
 BASE = midnight_ns(date.fromisoformat(DAY))
+CHECKS = Path(__file__).with_name("page_checks.js")
 MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 
 
@@ -40,6 +42,7 @@ class Watched:
     def __init__(self, browser, address, **options):
         options.setdefault("viewport", {"width": 1440, "height": 900})
         self.context = browser.new_context(**options)
+        self.context.add_init_script(path=CHECKS)
         self.page = self.context.new_page()
         self.errors, self.requested = [], []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -197,17 +200,153 @@ def test_the_keyboard_is_enough(opened, busiest):
     assert watched.errors == []
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-def test_it_fits_a_phone_and_follows_the_systems_colours(opened, scheme):
-    watched = opened(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+SIZES = {"wide": (1440, 900), "middle": (1000, 800), "phone": (390, 844)}
+
+
+def drawn_texts(page, canvas):
+    """Texts of the last drawing of a canvas, with the box of each."""
+    return page.evaluate("(name) => __checks.texts[name] ?? []", canvas)
+
+
+def overlapping(texts):
+    """Pairs of texts of which one hides a part of the other."""
+    return [
+        (one["text"], other["text"])
+        for index, one in enumerate(texts)
+        for other in texts[:index]
+        if abs(one["x"] - other["x"]) < (one["width"] + other["width"]) / 2
+        and abs(one["y"] - other["y"]) < 9
+    ]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_of_any_size_is_whole_and_readable(opened, lake, busiest, size):
+    width, height = SIZES[size]
+    scheme = "light" if size == "middle" else "dark"
+    watched = opened(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = watched.page
+    drawn = settled(page)
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    # The header has bid, ask and volume of the book.
+    book = lake.book(busiest["symbol"], BASE + drawn["at"])
+    assert page.inner_text("#symbol") == busiest["symbol"]
+    assert page.inner_text("#bid") == f"{book.bids[0].price:.2f}"
+    assert page.inner_text("#ask") == f"{book.asks[0].price:.2f}"
+    assert page.get_attribute("#volume", "title") == f"volume {book.trade_volume:,}"
+    assert page.inner_text("#zone") == "times in UTC"
+    assert page.evaluate("__checks.cut()") == []
+    # Axes have round values, and no text hides another one.
+    axis = drawn["axis"]
+    steps = set(np.diff([time for time, _ in axis["times"]]).tolist())
+    assert len(axis["times"]) >= 2
+    assert steps <= {each * 10**9 for each in (5, 10, 15, 20, 30, 60)}
+    assert all(time % step == 0 for time, _ in axis["times"] for step in steps)
+    assert all(text == format_ns(BASE + time)[11:19] for time, text in axis["times"])
+    assert all(price % 100 == 0 for price in axis["prices"])
+    assert len({round(each) for each in np.diff(axis["prices"]) if each}) <= 2  # one was left out
+    assert [tag["price"] for tag in axis["tags"]] == [
+        int(book.asks[0].price * 10_000), int(book.bids[0].price * 10_000),
+    ]  # fmt: skip
+    for canvas in ("heatmap", "depth", "ladder"):
+        texts = drawn_texts(page, canvas)
+        assert texts, canvas
+        assert overlapping(texts) == [], canvas
+    assert [each["text"] for each in drawn_texts(page, "ladder")].count("orders") == 2
+    # A pointer shows full sizes.
+    row = max(levels_of(drawn), key=lambda each: each["size"])
+    y = next(each["y"] for each in drawn_texts(page, "ladder")
+             if each["text"] == f"{row['price'] / 10_000:.2f}")  # fmt: skip
+    page.hover("#ladder", position={"x": 60, "y": y})
+    until(page, "!document.querySelector('#tip').hidden")
+    assert page.inner_text("#tip") == (
+        f"{row['side']} {row['price'] / 10_000:.2f}: {row['size']:,} in {row['orders']} orders"
+    )
+    page.mouse.move(0, 0)
+    until(page, "document.querySelector('#tip').hidden")
+    if size == "phone":
+        picture(page, "phone-dark.png")
+    for view in ("auction", "latency", "health", "market"):
+        page.click(f"[data-view={view}]")
+        until(page, "__pregao.drawn.loading === 0")
+        assert page.evaluate("__checks.cut()") == [], view
+        for _ in ("dark", "light"):
+            assert page.evaluate("__checks.unreadable()") == [], view
+            page.keyboard.press("t")
+        assert page.evaluate("__checks.palette()") == []
+    assert watched.errors == []
+
+
+def test_times_without_data_are_reported(opened, busiest):
+    watched = opened()
+    page = watched.page
+    before = settled(page)["at"]
+    begin, end = page.evaluate("[__pregao.page.about.begin, __pregao.page.about.end]")
+    for text in ("03:00", format_ns(BASE + end + 1).split("T")[1].rstrip("Z")):
+        page.fill("#clock", text)
+        page.press("#clock", "Enter")
+        until(page, "!document.querySelector('#notice').hidden")
+        notice = page.inner_text("#notice")
+        assert notice.startswith(f"There is no data of {busiest['symbol']} at {text}")
+        assert f"from {format_ns(BASE + begin)[11:].rstrip('Z')}" in notice
+        assert f"to {format_ns(BASE + end)[11:].rstrip('Z')}." in notice
+        assert page.evaluate("__pregao.drawn.at") == before
+    go(page, end)
+    assert page.is_hidden("#notice")
+    page.keyboard.press("ArrowRight")
+    until(page, "!document.querySelector('#notice').hidden")
+    assert page.evaluate("__pregao.drawn.at") == end
+    page.evaluate(f"location.hash = '#day={DAY}&symbol={busiest['symbol']}&at={end + 10**9}'")
+    until(page, "!document.querySelector('#notice').hidden && __pregao.drawn.loading === 0")
+    assert "There is no data" in page.inner_text("#notice")
+    assert watched.errors == []
+
+
+def test_bars_and_panels_show_no_future_and_say_why_they_are_empty(opened, market, busiest):
+    watched = opened()
     page = watched.page
     settled(page)
-    assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.evaluate(
-        "document.querySelector('#play').getBoundingClientRect().bottom <= innerHeight"
-    )
-    picture(page, f"phone-{scheme}.png")
+    own = market.instrument(date.fromisoformat(DAY), busiest["channel"], int(busiest["id"]))
+    sent = own.trades.sent - BASE
+    interval = page.inner_text("#bar-interval [aria-pressed=true]")
+    for at in (int(sent[len(sent) // 3]), int(sent[2 * len(sent) // 3])):
+        go(page, at)
+        assert page.evaluate("__pregao.drawn.bars") == own.bars(interval, at)
+    page.select_option("#speed", "5")
+    page.click("#play")
+    shown = page.evaluate("__pregao.drawn.bars.length")
+    until(page, f"__pregao.drawn.bars.length > {shown}")
+    latest = page.evaluate("[__pregao.drawn.bars.at(-1)[0], __pregao.drawn.at]")
+    assert latest[0] <= latest[1]
+    page.click("#play")
+    begin = page.evaluate("__pregao.page.about.begin")
+    go(page, begin)
+    until(page, "document.querySelector('#bars').closest('.panel').dataset.note !== undefined")
+    note = page.locator(".panel.bars").get_attribute("data-note")
+    assert note == "no trades up to this time"
+    assert [each["text"] for each in drawn_texts(page, "tape")] == ["no trades up to this time"]
+    assert watched.errors == []
+
+
+def test_in_an_auction_the_heatmap_shows_prices_around_the_balance(opened, market, busiest):
+    watched = opened()
+    page = watched.page
+    settled(page)
+    own = market.instrument(date.fromisoformat(DAY), busiest["channel"], int(busiest["id"]))
+    at = own.auctions[0]["end"] - 10**9
+    balance = own.book(at)["auction"][2]
+    drawn = go(page, at)
+    assert [tag["price"] for tag in drawn["axis"]["tags"]] == [balance]
+    low, high = page.evaluate("[__pregao.drawn.axis.low, __pregao.drawn.axis.high]")
+    near = own.book(at)["auction"]
+    inside = [[price for price in side[::2] if low <= price <= high] for side in near[:2]]
+    assert low < balance < high
+    assert min(map(len, inside)) >= 3
+    page.click("[data-view=auction]")
+    until(page, "__pregao.drawn.loading === 0 && !!__pregao.drawn.auction")
+    # Price and imbalance have one time axis.
+    assert page.evaluate("__pregao.drawn.auction.panes") == 2
+    assert page.locator("#auction-price table tr").count() >= 3
+    assert "buyers above" in page.inner_text("[data-of=auction] .legend")
     assert watched.errors == []
 
 
@@ -497,16 +636,6 @@ def test_a_link_opens_what_it_names_or_says_what_the_lake_does_not_have(opened, 
     page.evaluate(f"location.hash = '#day={DAY}&symbol={other['symbol']}'")
     until(page, f"__pregao.drawn.symbol === '{other['symbol']}'")
     assert page.is_hidden("#notice")
-
-
-@pytest.mark.parametrize("width", [390, 1000, 1440])
-def test_the_page_names_the_zone_of_its_times(opened, width):
-    page = opened(viewport={"width": width, "height": 800}).page
-    settled(page)
-    assert page.inner_text("#zone") == "times in UTC"
-    box = page.locator("#zone").bounding_box()
-    assert box["x"] >= 0
-    assert box["x"] + box["width"] <= width
 
 
 def test_a_lost_server_is_reported(opened, market):

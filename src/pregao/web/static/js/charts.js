@@ -1,7 +1,8 @@
 // Bar and line charts in a common style, drawn by Lightweight Charts.
 
 import {
-  AreaSeries, CandlestickSeries, ColorType, HistogramSeries, LineSeries, PriceScaleMode, createChart,
+  AreaSeries, CandlestickSeries, ColorType, HistogramSeries, LineSeries, PriceScaleMode, TickMarkType, createChartEx,
+  defaultHorzScaleBehavior,
 } from "../vendor/lightweight-charts.mjs";
 import { alpha, colours, element } from "./dom.js";
 import * as format from "./format.js";
@@ -10,16 +11,47 @@ const KINDS = { area: AreaSeries, candles: CandlestickSeries, columns: Histogram
 
 const charts = new Set();
 
+// Times that are multiples of ten seconds come before others on the time axis.
+class RoundTimes extends defaultHorzScaleBehavior() {
+  fillWeightsForPoints(points, start) {
+    super.fillWeightsForPoints(points, start);
+    for (const point of points.slice(start)) {
+      if (point.timeWeight === SECONDS && point.originalTime % 10) point.timeWeight = 0;
+    }
+  }
+}
+
+const SECONDS = 10; // the weight of a time that begins no minute
+
+// No text at other seconds; all other texts are those of the library.
+const tickMarkFormatter = (time, type) => (type === TickMarkType.TimeWithSeconds && time % 5 ? "" : null);
+
+// One point per step between the first and the last of some points, so that time is proportional.
+export function filled(points, step, most = 40_000) {
+  const first = points[0]?.time;
+  const last = points.at(-1)?.time;
+  if (!points.length || (last - first) / step > most) return points;
+  const found = [];
+  let next = first;
+  for (const point of points) {
+    for (; next < point.time; next += step) found.push({ time: next });
+    found.push(point);
+    next = point.time + step;
+  }
+  return found;
+}
+
 function look() {
   const hue = colours();
   return {
     layout: {
-      background: { type: ColorType.Solid, color: hue.panel }, textColor: hue.muted,
+      background: { type: ColorType.Solid, color: hue.panel }, textColor: hue.text,
       fontFamily: hue.mono, fontSize: 11, attributionLogo: false,
+      panes: { separatorColor: hue.line, separatorHoverColor: hue.line },
     },
     grid: { vertLines: { color: alpha(hue.line, 0.6) }, horzLines: { color: alpha(hue.line, 0.6) } },
-    rightPriceScale: { borderColor: hue.line },
-    timeScale: { borderColor: hue.line },
+    rightPriceScale: { borderColor: hue.line }, leftPriceScale: { borderColor: hue.line },
+    timeScale: { borderColor: hue.line, tickMarkFormatter },
     crosshair: {
       vertLine: { color: hue.muted, labelBackgroundColor: hue.raised },
       horzLine: { color: hue.muted, labelBackgroundColor: hue.raised },
@@ -32,14 +64,15 @@ export function restyle() {
 }
 
 export class Chart {
-  constructor(host, { prices = true } = {}) {
+  // `unit` formats the values of the axis, such as messages per second.
+  constructor(host, { prices = true, unit = null } = {}) {
     this.host = host;
     this.series = [];
-    this.chart = createChart(host, {
+    this.chart = createChartEx(host, new RoundTimes(), {
       ...look(), autoSize: true,
       timeScale: { ...look().timeScale, timeVisible: true, secondsVisible: false },
       rightPriceScale: { ...look().rightPriceScale, mode: prices ? PriceScaleMode.Normal : PriceScaleMode.Logarithmic },
-      localization: prices ? {} : { priceFormatter: format.span },
+      localization: unit ? { priceFormatter: unit } : prices ? {} : { priceFormatter: format.span },
     });
     this.line = element("div", { class: "cursor", hidden: true });
     host.append(this.line);
@@ -55,6 +88,16 @@ export class Chart {
 
   clear() {
     for (const series of this.series.splice(0)) this.chart.removeSeries(series);
+  }
+
+  // Show seconds on the time axis, for data that changes within a minute.
+  seconds(visible) {
+    this.chart.applyOptions({ timeScale: { secondsVisible: visible } });
+  }
+
+  // Give the panes their shares of the height.
+  share(parts) {
+    this.chart.panes().forEach((pane, index) => pane.setStretchFactor(Math.max(0.001, parts[index] ?? 1)));
   }
 
   fit() {

@@ -98,6 +98,37 @@ export function alpha(color, share) {
   return known;
 }
 
+// Show a text while the pointer is over something that `textAt` describes, by its offset.
+export function hover(host, textAt) {
+  const tip = find("#tip");
+  const hide = () => { tip.hidden = true; };
+  host.addEventListener("pointerleave", hide);
+  host.addEventListener("pointerdown", hide);
+  host.addEventListener("pointermove", (event) => {
+    const text = event.buttons ? null : textAt(event.offsetX, event.offsetY);
+    tip.hidden = !text;
+    if (!text) return;
+    say(tip, text);
+    const { clientWidth: width, clientHeight: height } = tip;
+    tip.style.left = `${Math.max(4, Math.min(innerWidth - width - 6, event.clientX + 14))}px`;
+    tip.style.top = `${event.clientY + 18 + height > innerHeight ? event.clientY - height - 10 : event.clientY + 18}px`;
+  });
+}
+
+// Names of the lines of a chart, in their colors.
+export function legend(panel, entries) {
+  const head = (typeof panel === "string" ? find(panel).closest(".panel") : panel).querySelector("h2");
+  let host = head.querySelector(".legend");
+  if (!host) head.append(host = element("span", { class: "legend" }));
+  host.replaceChildren(...entries.map(([name, color]) => {
+    const swatch = element("i");
+    swatch.style.background = color;
+    const entry = element("span", {}, swatch);
+    entry.append(name);
+    return entry;
+  }));
+}
+
 // Set text only if it changed.
 export function say(host, text) {
   if (host.textContent !== text) host.textContent = text;

@@ -67,4 +67,45 @@ export function span(ns) {
   return `${(ns / 1e9).toFixed(2)} s`;
 }
 
+// A round latency: 200 µs, 5 ms.
+export function roundSpan(ns) {
+  const [unit, name] = ns < 1e3 ? [1, "ns"] : ns < 1e6 ? [1e3, "µs"] : ns < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+  return `${Math.round(ns / unit)} ${name}`;
+}
+
+// A rate of messages.
+export const rate = (value) => `${short(value >= 10 ? Math.round(value) : Math.round(value * 10) / 10)}/s`;
+
 export const words = (name) => String(name ?? "").toLowerCase().replaceAll("_", " ");
+
+// The smallest of 1, 2, 5, 10, 20, … times `unit` that is not below `least`.
+export function round(least, unit = 1) {
+  const wanted = Math.max(1, least / unit);
+  const power = 10 ** Math.floor(Math.log10(wanted));
+  const factor = [1, 2, 5, 10].find((each) => each * power >= wanted * (1 - 1e-9));
+  return factor * power * unit;
+}
+
+// Multiples of a step within a range.
+export function multiples(low, high, step) {
+  const found = [];
+  for (let index = Math.ceil(low / step); index * step <= high; index += 1) found.push(index * step);
+  return found;
+}
+
+const STEPS = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((each) => each * 1e6),
+  ...[1, 2, 5, 10, 15, 30].map((each) => each * SECOND),
+  ...[1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360].map((each) => each * MINUTE),
+];
+
+// Round times of a range in the zone of the page, at most `count`, with their texts.
+export function timeTicks(begin, end, count, offset = 0) {
+  const step = STEPS.find((each) => (end - begin) / each <= count) ?? STEPS.at(-1);
+  const digits = step < SECOND ? 3 : 0;
+  const shift = offset * SECOND;
+  return multiples(begin + shift, end + shift, step).map((each) => {
+    const text = clock(each - shift, offset, digits);
+    return [each - shift, step % MINUTE === 0 ? text.slice(0, 5) : text];
+  });
+}

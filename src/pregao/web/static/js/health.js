@@ -18,10 +18,10 @@ export class HealthView {
     const { day } = context.target();
     const [health, news] = await Promise.all([ask("/api/health", { day }), ask("/api/news", { day })]);
     note("#health-rates", health.rates.length ? null : "no packets in the lake");
-    this.rates ??= new Chart(find("#health-rates"));
+    this.rates ??= new Chart(find("#health-rates"), { unit: format.rate });
     this.rates.clear();
     const hue = colours();
-    this.rates.add("area", { lineColor: hue.bid, topColor: alpha(hue.bid, 0.35), bottomColor: alpha(hue.bid, 0.02), lineWidth: 1, priceFormat: { type: "volume" }, priceLineVisible: false })
+    this.rates.add("area", { lineColor: hue.bid, topColor: alpha(hue.bid, 0.35), bottomColor: alpha(hue.bid, 0.02), lineWidth: 1, priceLineVisible: false, lastValueVisible: false })
       .setData(points(health.rates, context.offset, (row) => row[2] / 60));
     this.rates.fit();
     const cards = Object.entries(health.states).map(([state, count]) => card(state, format.count(count), KINDS[state]));
@@ -35,13 +35,13 @@ export class HealthView {
         "only one feed was captured, or `pregao analytics` has not run"));
     find("#health-packets").replaceChildren(
       table([["ch", false], ["stream", false], ["feed", false], ["outcome", false], ["packets", true], ["messages", true]],
-        health.packets.map((row) => [row.channel, row.stream, row.feed, row.outcome, format.count(row.packets), format.count(row.messages)])));
+        health.packets.map((row) => [row.channel, row.stream, row.feed, row.outcome, format.count(row.packets), format.count(row.messages)]), "no packets in the lake on this day"));
     find("#health-gaps").replaceChildren(
       table([["time", false], ["ch", false], ["instrument", false], ["missing", true], ["closed by", false]],
         health.gaps.map((row) => [format.clock(row.at, context.offset, 3), row.channel, row.symbol ?? "channel", missing(row), row.closed_by ?? "nothing"]),
         "no missing packets"));
     find("#health-news").replaceChildren(...news.map((one) => article(one, context.offset)));
-    if (!news.length) find("#health-news").append(element("p", { class: "note", text: "no news" }));
+    if (!news.length) find("#health-news").append(element("p", { class: "note", text: "no news on this day" }));
   }
 }
 

@@ -1,6 +1,6 @@
 // Heatmap of the book: price over time, brighter for larger sizes, with trades.
 
-import { alpha, colours, surface } from "./dom.js";
+import { alpha, colours, hover, surface } from "./dom.js";
 import * as format from "./format.js";
 
 const STOPS = {
@@ -40,9 +40,28 @@ export class Heatmap {
       const at = this.timeAt?.(event.offsetX);
       if (at !== undefined) onseek(Math.round(at));
     });
+    hover(canvas, (x, y) => this.describe(x, y));
+  }
+
+  // The quantity at a point: its price level, and the time.
+  describe(x, y) {
+    if (!this.scale || x > this.scale.right || y > this.scale.bottom) return null;
+    const { grain, digits, offset, top } = this.scale;
+    const time = this.timeAt(x);
+    const column = this.columns.find((each) => each.time >= time) ?? this.columns.at(-1);
+    if (time < this.columns[0].time - this.step) return null;
+    const price = this.floor + Math.round((top - y) / this.scale.row) * grain;
+    const sizes = ["bid", "ask"].map((name, which) => {
+      const side = column.levels[which];
+      let size = 0;
+      for (let part = 0; part < side.length; part += 2) if (Math.abs(side[part] - price) < grain / 2) size += side[part + 1];
+      return size ? `, ${name} ${format.count(size)}` : "";
+    });
+    return `${format.clock(Math.round(time), offset, 3)}, ${format.price(price, digits)}${sizes.join("") || ": nothing"}`;
   }
 
   // Load the server's response: times, and the levels at each; null repeats the previous levels.
+  // The levels of a crossed book are those around its balance, which is the third entry.
   load({ times, columns, trades }) {
     this.columns = [];
     let levels = [[], []];
@@ -63,7 +82,7 @@ export class Heatmap {
 
   // Update the current column with a book while time advances; append a column per time bin.
   follow(at, book, trades, span, maxColumns) {
-    const levels = book.sides.map((side) => {
+    const levels = book.auction ?? book.sides.map((side) => {
       const flat = [];
       for (const [price, size] of side.levels.slice(0, 10)) if (price !== null) flat.push(price, size);
       return flat;
@@ -101,7 +120,8 @@ export class Heatmap {
     const sizes = [];
     const stride = Math.max(1, Math.floor(this.columns.length / 120));
     for (let index = 0; index < this.columns.length; index += stride) {
-      const [bids, asks] = this.columns[index].levels;
+      const [bids, asks, balance] = this.columns[index].levels;
+      if (balance !== undefined) best.push(balance);
       if (bids.length) best.push(bids[Math.min(bids.length - 2, 12)], bids[0]);
       if (asks.length) best.push(asks[Math.min(asks.length - 2, 12)], asks[0]);
       for (const side of [bids, asks]) for (let part = 1; part < side.length; part += 2) sizes.push(side[part]);
@@ -134,7 +154,7 @@ export class Heatmap {
     const [red, green, blue] = [1, 3, 5].map((at) => parseInt(ground.slice(at, at + 2), 16));
     this.words.fill((255 << 24) | (blue << 16) | (green << 8) | red);
     for (let column = 0; column < wide; column += 1) {
-      for (const side of this.columns[column].levels) {
+      for (const side of this.columns[column].levels.slice(0, 2)) {
         for (let part = 0; part < side.length; part += 2) {
           const row = tall - 1 - Math.round((side[part] - this.floor) / grain);
           if (row < 0 || row >= tall) continue;
@@ -152,7 +172,15 @@ export class Heatmap {
     const hue = colours();
     this.dirty = false;
     this.drawnTheme = hue.theme;
-    if (!this.columns.length || this.low === undefined) return;
+    this.scale = null;
+    if (!this.columns.length || this.low === undefined) {
+      draw.fillStyle = hue.muted;
+      draw.font = `12px ${hue.sans}`;
+      draw.textAlign = "center";
+      draw.textBaseline = "middle";
+      draw.fillText(this.columns.length ? "the book was empty all this time" : this.reason ?? "", width / 2, height / 2, width - 16);
+      return;
+    }
     const ramped = (this.ramps[hue.theme] ??= ramp(hue.theme));
     const right = width - 58;
     const bottom = height - 18;
@@ -171,13 +199,16 @@ export class Heatmap {
     const left = x(this.columns[0].time - this.step);
     const top = y(this.floor + (this.back.height - 0.5) * grain);
     draw.drawImage(this.back, left, top, x(end) - left, y(this.floor - 0.5 * grain) - top);
-    for (const [which, color] of [[0, hue.bid], [1, hue.ask]]) {
+    this.scale = { right, bottom, grain, digits, offset, top: y(this.floor), row: y(this.floor) - y(this.floor + grain) };
+    // Best bid and ask; in auctions, the price at which the sides balance.
+    const bestOf = (levels, which) => (which === 2 ? levels[2] : levels.length > 2 ? undefined : levels[which][0]);
+    for (const [which, color] of [[0, hue.bid], [1, hue.ask], [2, hue.accent]]) {
       draw.strokeStyle = color;
       draw.lineWidth = 1.2;
       draw.beginPath();
       let begun = false;
       for (const { time, levels } of this.columns) {
-        const price = levels[which][0];
+        const price = bestOf(levels, which);
         if (price === undefined) { begun = false; continue; }
         const top = y(price);
         if (begun) draw.lineTo(x(time - this.step), top);
@@ -218,28 +249,47 @@ export class Heatmap {
     draw.font = `10.5px ${hue.mono}`;
     draw.textBaseline = "middle";
     draw.textAlign = "left";
-    draw.fillStyle = hue.muted;
-    const gap = (this.high - this.low) / Math.max(2, Math.floor(bottom / 42));
-    const nice = Math.max(grain, Math.ceil(gap / grain) * grain);
-    for (let price = Math.ceil(this.low / nice) * nice; price < this.high; price += nice) {
-      draw.fillText(format.price(price, digits), right + 6, y(price));
-    }
     const last = this.columns.at(-1).levels;
-    const now = [[last[0][0], hue.bid, 1], [last[1][0], hue.ask, -1]];
-    for (const [price, color, down] of now) {
-      if (price === undefined) continue;
+    const tags = priceTags([[bestOf(last, 0), hue.bid], [bestOf(last, 1), hue.ask], [bestOf(last, 2), hue.accent]]
+      .filter(([price]) => price !== undefined).map(([price, color]) => ({ price, color, y: y(price) })), bottom);
+    this.prices = [];
+    draw.fillStyle = hue.text;
+    const step = format.round((this.high - this.low) / Math.max(2, Math.floor(bottom / 42)), grain);
+    for (const price of format.multiples(this.low, this.high, step)) {
+      const top = Math.min(bottom - 6, Math.max(7, y(price)));
+      // A tag hides no label: the label that is nearer than its height is left out.
+      if (tags.some((tag) => Math.abs(tag.y - top) < TAG)) continue;
+      this.prices.push(price);
+      draw.fillText(format.price(price, digits), right + 6, top);
+    }
+    for (const { price, color, y: top } of tags) {
       draw.fillStyle = color;
-      const top = y(price) + (Math.abs(y(last[0][0] ?? 0) - y(last[1][0] ?? 0)) < 15 ? down * 7.5 : 0);
-      draw.fillRect(right + 2, top - 7, 56, 14);
+      draw.fillRect(right + 2, top - TAG / 2, 56, TAG);
       draw.fillStyle = hue.panel;
       draw.fillText(format.price(price, digits), right + 6, top + 0.5);
     }
-    draw.fillStyle = hue.muted;
+    this.tags = tags;
+    this.times = format.timeTicks(begin, end, Math.max(2, Math.floor(right / 90)), offset);
+    draw.fillStyle = hue.text;
     draw.textAlign = "center";
-    const marks = Math.max(2, Math.floor(right / 110));
-    for (let mark = 0; mark <= marks; mark += 1) {
-      const time = Math.floor(begin + (span * (mark + 0.5)) / (marks + 1));
-      draw.fillText(format.clock(time, offset, 0), x(time), height - 8);
+    for (const [time, text] of this.times) {
+      const left = x(time);
+      if (left < 26 || left > right - 26) continue;
+      draw.fillRect(Math.round(left), bottom, 1, 3);
+      draw.fillText(text, left, height - 7);
     }
   }
+}
+
+const TAG = 14;
+
+// Move tags apart that would hide each other, and keep them on the axis.
+export function priceTags(tags, bottom) {
+  const sorted = [...tags].sort((a, b) => a.y - b.y);
+  const top = TAG / 2;
+  sorted.forEach((tag, index) => { tag.y = Math.max(tag.y, index ? sorted[index - 1].y + TAG : top); });
+  for (let index = sorted.length - 1; index >= 0; index -= 1) {
+    sorted[index].y = Math.min(sorted[index].y, index === sorted.length - 1 ? bottom - top : sorted[index + 1].y - TAG);
+  }
+  return sorted;
 }

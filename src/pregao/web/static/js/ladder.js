@@ -1,6 +1,6 @@
 // Price ladder: asks above, bids below, with the orders of each level by priority.
 
-import { alpha, colours, element, find, surface, table } from "./dom.js";
+import { alpha, colours, element, find, hover, surface, table } from "./dom.js";
 import * as format from "./format.js";
 
 const ROW = 21;
@@ -34,15 +34,27 @@ export class Ladder {
     this.rows = [];
     this.chosen = null;
     canvas.addEventListener("click", (event) => {
-      const row = this.rows[Math.floor((event.offsetY - HEAD - this.top) / ROW)];
-      if (row && row.side !== "spread") onlevel(row);
+      const row = this.rowAt(event.offsetY);
+      if (row) onlevel(row);
     });
+    hover(canvas, (_x, y) => {
+      const row = this.rowAt(y);
+      return row && `${row.side} ${format.price(row.price, this.digits)}: ${format.count(row.size)} in ${format.count(row.orders)} ${row.orders === 1 ? "order" : "orders"}`;
+    });
+  }
+
+  // The level at a height of the canvas; null for the spread and outside.
+  rowAt(y) {
+    const row = this.rows[Math.floor((y - HEAD - this.top) / ROW)];
+    return row && row.side !== "spread" ? row : null;
   }
 
   draw(book, { digits, last, chosen, calm = false }) {
     const { context: draw, width, height } = surface(this.canvas);
+    this.rows = [];
     if (!book) return;
     const hue = colours();
+    this.digits = digits;
     const lines = Math.floor((height - HEAD) / ROW);
     const half = Math.max(1, Math.floor((lines - 1) / 2));
     this.rows = ladderRows(book, lines);
@@ -62,6 +74,10 @@ export class Ladder {
     draw.fillText("asks", middle + priceHalf + 6, HEAD / 2);
     draw.textAlign = "center";
     draw.fillText("price", middle, HEAD / 2);
+    draw.textAlign = "left";
+    draw.fillText("orders", 5, HEAD / 2);
+    draw.textAlign = "right";
+    draw.fillText("orders", width - 5, HEAD / 2);
     draw.font = `12px ${hue.mono}`;
     const seen = new Map();
     this.rows.forEach((row, index) => {
@@ -134,7 +150,7 @@ export class Ladder {
     if (!this.rows.some((row) => row.side !== "spread")) {
       draw.fillStyle = hue.muted;
       draw.textAlign = "center";
-      draw.fillText("empty book", middle, height / 2 + ROW);
+      draw.fillText("no orders in the book at this time", middle, height / 2 + ROW);
     }
   }
 

@@ -3,7 +3,7 @@
 import { Line, Newest, ask } from "./api.js";
 import { points } from "./auction.js";
 import { Chart } from "./charts.js";
-import { alpha, colours, element, find, note, table } from "./dom.js";
+import { alpha, colours, element, find, legend, note, table } from "./dom.js";
 import * as format from "./format.js";
 import { article, card } from "./health.js";
 import { histogram } from "./latency.js";
@@ -112,6 +112,7 @@ export function beginLive(page, config, { heatmap, bars, problem, quote, showQue
       return;
     }
     note("#ladder", null);
+    heatmap.reason = "the book is drawn as time passes";
     page.digits = format.decimals(page.about.tick);
     page.chosen = null;
     page.book = null;
@@ -157,7 +158,7 @@ class LiveHealth {
     this.draw();
     const news = await ask("/api/news").catch(() => []);
     find("#health-news").replaceChildren(...news.reverse().map((one) => article(one, this.page.offset)));
-    if (!news.length) find("#health-news").append(element("p", { class: "note", text: "no news" }));
+    if (!news.length) find("#health-news").append(element("p", { class: "note", text: "no news since the page started" }));
   }
 
   draw() {
@@ -166,8 +167,9 @@ class LiveHealth {
     if (!health) return;
     const hue = colours();
     if (!this.rates) {
-      this.rates = new Chart(find("#health-rates"));
-      this.series = this.rates.add("area", { lineColor: hue.bid, topColor: alpha(hue.bid, 0.35), bottomColor: alpha(hue.bid, 0.02), lineWidth: 1, priceFormat: { type: "volume" } });
+      this.rates = new Chart(find("#health-rates"), { unit: format.rate });
+      this.rates.seconds(true);
+      this.series = this.rates.add("area", { lineColor: hue.bid, topColor: alpha(hue.bid, 0.35), bottomColor: alpha(hue.bid, 0.02), lineWidth: 1, priceLineVisible: false, lastValueVisible: false });
     }
     this.series.setData(points(this.past.rows, this.page.offset, (row) => row[1]));
     this.rates.fit();
@@ -215,8 +217,10 @@ class LiveLatency {
     const hue = colours();
     if (!this.lines) {
       this.lines = new Chart(find("#latency-lines"), { prices: false });
-      this.series = [["p50", hue.bid], ["p99", hue.accent], ["max", hue.ask]].map(([title, color]) =>
-        this.lines.add("line", { color, lineWidth: 1, title, priceLineVisible: false }));
+      this.series = [hue.bid, hue.accent, hue.ask].map((color) =>
+        this.lines.add("line", { color, lineWidth: 1, priceLineVisible: false, lastValueVisible: false }));
+      this.lines.seconds(true);
+      legend("#latency-lines", [["p50", hue.bid], ["p99", hue.accent], ["max", hue.ask]]);
     }
     this.series.forEach((series, index) => series.setData(points(this.past.rows, this.page.offset, (row) => row[index + 1])));
     this.lines.fit();

@@ -42,7 +42,7 @@ window.__pregao = {
     return {
       at: page.at, symbol: page.about?.symbol ?? null, state: page.book?.state ?? null,
       sent: page.book?.sent ?? null, ladder: ladder.rows, tape: tape.rows,
-      heatmap: heatmap.columns.length, playing: replay.playing, loading: page.loading,
+      heatmap: heatmap.columns.length, axis: { times: heatmap.times ?? [], prices: heatmap.prices ?? [], tags: heatmap.tags ?? [], low: heatmap.low, high: heatmap.high }, auction: views.auction?.shape ?? null, playing: replay.playing, loading: page.loading,
       bars: bars.rows ?? [], spread: views.latency?.shown ?? [],
     };
   },
@@ -57,9 +57,9 @@ const ladder = new Ladder(find("#ladder"), {
   },
 });
 const tape = new Tape(find("#tape"));
-const heatmap = new Heatmap(find("#heatmap"), { onseek: (at) => page.mode === "lake" && seek(at) });
-const timeline = new Timeline(find("#timeline"), { onseek: (at) => seek(at), ondrag: (at) => scrub(at) });
-const bars = new Bars({ onseek: (at) => page.mode === "lake" && seek(at) });
+const heatmap = new Heatmap(find("#heatmap"), { onseek: (at) => page.mode === "lake" && seek(inside(at)) });
+const timeline = new Timeline(find("#timeline"), { onseek: (at) => seek(inside(at)), ondrag: (at) => scrub(at) });
+const bars = new Bars({ onseek: (at) => page.mode === "lake" && seek(inside(at)) });
 const views = { auction: new AuctionView(), latency: new LatencyView(), health: new HealthView() };
 const replay = new Replay({
   onproblem: (words) => { problem(words); transport(); },
@@ -184,13 +184,34 @@ async function open({ channel, id }, at = null) {
   find("#symbol").title = about.description ?? "";
   find("#tape-note").textContent = `${format.count(about.trades)} on this day`;
   if (page.span && page.span > about.end - about.begin) setSpan(60e9);
-  await Promise.all([seek(at ?? later), trying(() => bars.load(page))]);
+  const known = at === null || (at >= about.begin && at <= about.end);
+  await seek(known ? (at ?? later) : inside(at));
+  await trying(() => bars.load(page));
+  quote();
+  if (!known) await go(at); // says so
   if (page.view !== "market") await trying(() => views[page.view]?.load(page));
 }
 
 let seeking = null;
 
-// Seek to a time: load the book, the tape and the heatmap.
+// The nearest time with data, for a pointer that is at the edge of a chart.
+const inside = (at) => Math.min(Math.max(Math.round(at), page.about.begin), page.about.end);
+
+// Seek to a time that someone entered, or report that there is no data at it.
+async function go(at) {
+  if (!page.about) return null;
+  const { begin, end } = page.about;
+  if (at >= begin && at <= end) {
+    problem(null);
+    return seek(at);
+  }
+  const text = (time) => format.clock(time, page.offset, time % format.SECOND ? 9 : 0);
+  const day = at < 0 || at >= 86400e9 ? " on this day" : "";
+  problem(`There is no data of ${page.about.symbol} at ${text(at)}: it has data from ${text(begin)} to ${text(end)}${day}.`, "info");
+  return null;
+}
+
+// Seek to a time with data: load the book, the tape, the bars and the heatmap.
 async function seek(at) {
   if (!page.about) return;
   const playing = replay.playing;
@@ -198,7 +219,7 @@ async function seek(at) {
   seeking?.abort();
   seeking = new AbortController();
   const { signal } = seeking;
-  page.at = Math.min(Math.max(Math.round(at), page.about.begin), page.about.end);
+  page.at = Math.round(at);
   page.dirty = true;
   const target = page.target();
   const request = { ...target, at: page.at };
@@ -218,7 +239,7 @@ async function seek(at) {
   await books;
   if (signal.aborted) return;
   remember();
-  await trying(() => loadHeat(signal));
+  await Promise.all([trying(() => (bars.of === page.about ? bars.fetch() : null)), trying(() => loadHeat(signal))]);
   if (playing && !signal.aborted) start();
 }
 
@@ -235,6 +256,7 @@ async function loadHeat(signal) {
     note("#heatmap", null);
   }
   if (signal?.aborted || replay.playing) return;
+  heatmap.reason = "no book in this time range";
   heatmap.load(data);
   page.dirty = true;
 }
@@ -302,10 +324,20 @@ function setSpan(span) {
   for (const each of find("#heat-span").children) each.setAttribute("aria-pressed", String(Number(each.dataset.value) === span));
 }
 
-// Update the header: last price, change, phase and state of the book.
+// The best price of a side, as the header shows it.
+function best(book, side) {
+  const [level] = book.sides[side].levels;
+  return level ? format.price(level[0], page.digits) : "–";
+}
+
+// Update the header: bid, ask, volume, last price, change, phase and state of the book.
 function quote() {
   const { book, about, at } = page;
   if (!book || !about) return;
+  say(find("#bid"), best(book, 0));
+  say(find("#ask"), best(book, 1));
+  say(find("#volume"), book.volume === null || book.volume === undefined ? "–" : format.short(book.volume));
+  find("#volume").title = `volume ${format.count(book.volume)}`;
   say(find("#last"), book.last === null ? "–" : format.price(book.last, page.digits));
   const from = bars.rows?.find((row) => row[1] !== null)?.[1];
   const change = from && book.last !== null ? (book.last / from - 1) * 100 : null;
@@ -336,6 +368,7 @@ function quote() {
 
 // Draw a frame, up to 60 times per second.
 let shownAt = null;
+let advanced = 0;
 function paint(now) {
   requestAnimationFrame(paint); // first, so that an error in one frame does not stop the animation
   page.frames += 1;
@@ -364,6 +397,11 @@ function paint(now) {
     // The heatmap spans minutes: 20 frames per second suffice.
     if (!replay.playing || page.frames % 3 === 0) heatmap.draw({ tick: page.about?.tick, digits: page.digits, offset: page.offset, at: page.at, span: page.span || (page.about ? page.about.end - page.about.begin : 1) });
     bars.mark(page.at);
+    // Bars have the trades up to the time shown, and no later ones.
+    if (replay.playing && now - advanced > 500) {
+      advanced = now;
+      bars.advance().catch((error) => problem(error.message));
+    }
   }
   if (page.mode === "lake" && (page.at !== shownAt || page.dirty)) {
     timeline.draw(page.about, page.at, page.offset);
@@ -421,15 +459,15 @@ find("#clock").addEventListener("keydown", (event) => {
   const at = format.parseClock(event.target.value, page.offset);
   if (at === null) problem("Enter a time such as 10:30, 10:30:15 or 10:30:15.000000001.", "info");
   else {
-    problem(null);
     event.target.blur();
-    seek(at);
+    go(at);
   }
 });
 choice(find("#heat-span"), SPANS, page.span, (span) => {
   page.span = span;
   if (page.mode === "lake" && !replay.playing) trying(() => loadHeat());
   else heatmap.clear();
+  heatmap.reason = "the book is drawn as time passes";
 });
 const search = new Search({
   parameters: () => ({ day: page.day }),
@@ -447,7 +485,7 @@ addEventListener("keydown", (event) => {
     replay.faster(SPEEDS[index]);
   };
   const lake = {
-    " ": toggle, ArrowLeft: () => seek(page.at - step), ArrowRight: () => seek(page.at + step),
+    " ": toggle, ArrowLeft: () => go(page.at - step), ArrowRight: () => go(page.at + step),
     ",": () => jump("trade", "previous"), ".": () => jump("trade", "next"), "[": () => jump("phase", "previous"),
     "]": () => jump("phase", "next"), g: () => jump("gap", "previous"), G: () => jump("gap", "next"),
     "+": () => faster(1), "=": () => faster(1), "-": () => faster(-1),

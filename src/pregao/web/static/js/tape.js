@@ -1,6 +1,6 @@
 // Tape: the last trades, the newest first.
 
-import { alpha, colours, surface } from "./dom.js";
+import { alpha, colours, hover, surface } from "./dom.js";
 import * as format from "./format.js";
 
 const ROW = 18;
@@ -9,12 +9,20 @@ export class Tape {
   constructor(canvas) {
     this.canvas = canvas;
     this.rows = [];
+    hover(canvas, (_x, y) => {
+      const trade = this.rows[Math.floor((y - 3) / ROW)];
+      if (!trade) return null;
+      const [sent, price, size, side, busted] = trade;
+      const aggressor = side > 0 ? ", the buyer was the aggressor" : side < 0 ? ", the seller was the aggressor" : "";
+      return `${format.clock(sent, this.offset, 9)}: ${format.count(size)} at ${format.price(price, this.digits)}${aggressor}${busted === null ? "" : `, busted ${format.clock(busted, this.offset, 3)}`}`;
+    });
   }
 
   // Trades are the server's rows, the oldest first: sent, price, size, side, busted at, …
   draw(trades, { digits, offset, at }) {
     const { context: draw, width, height } = surface(this.canvas);
     const hue = colours();
+    [this.digits, this.offset] = [digits, offset];
     const lines = Math.floor((height - 4) / ROW);
     this.rows = trades.slice(-lines).reverse();
     const largest = Math.max(1, ...this.rows.map((trade) => trade[2]));
@@ -46,7 +54,7 @@ export class Tape {
     if (!this.rows.length) {
       draw.fillStyle = hue.muted;
       draw.textAlign = "center";
-      draw.fillText("no trades yet", width / 2, height / 2);
+      draw.fillText("no trades up to this time", width / 2, height / 2);
     }
   }
 }
