@@ -106,6 +106,37 @@ def test_the_heatmap_shows_the_last_book_in_its_last_column(lake):
     assert heat[:, -1].sum() == inside > 0
 
 
+def test_the_heatmap_shows_prices_around_the_balance_of_an_auction(lake):
+    ticks = lake.ticks("PETR4", where="bid_price_2 > ask_price_2", columns=["sending_time_ns"])
+    last = ticks["sending_time_ns"][-1].as_py()
+    first = ticks["sending_time_ns"][0].as_py()
+    book = lake.book("PETR4", last)
+    sizes = {}
+    for level in (*book.bids, *book.asks):
+        if level.price is not None:
+            sizes[float(level.price)] = sizes.get(float(level.price), 0) + level.size
+    axes = pregao.plot.heatmap(lake, "PETR4", first, last + 1).axes[0]
+    mesh = axes.collections[0]
+    column = mesh.get_array()[:, -1].filled(0)
+    borders = mesh.get_coordinates()[:, 0, 1]
+    shown = {
+        round(float(low + high) / 2, 2): size
+        for low, high, size in zip(borders, borders[1:], column, strict=False)
+        if size
+    }
+    (balance,) = (each for each in axes.lines if each.get_label().startswith("balance"))
+    middle = balance.get_ydata()[-1]
+    bids, asks = (
+        sum(each.size for each in side if each.price is None or each.price * sign >= middle * sign)
+        for side, sign in ((book.bids, 1), (book.asks, -1))
+    )
+    assert abs(bids - asks) < max(bids, asks)
+    inside = {price: size for price, size in sizes.items() if borders[0] < price < borders[-1]}
+    assert shown == pytest.approx(inside)
+    assert min(inside) < middle < max(inside)
+    assert len(inside) > 5
+
+
 def test_an_error_is_one_line(lake, tmp_path):
     for arguments, words in (
         (["depth", "PETR4", "-o", "x.txt"], "must end in .png, .svg, .pdf"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,14 @@ import numpy.typing as npt
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
 from pregao.api.arguments import UTC, Time
+from pregao.book.views import AuctionLevels, auction_levels
+from pregao.clock import DAY
 from pregao.errors import NothingFoundError, UsageError
+from pregao.lake.books.book_at import open_books
+from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS
-from pregao.plot.queries import ChartRange, LakeLike, answer, span_of
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.plot.queries import ChartRange, LakeLike, answer, opened, span_of
 from pregao.plot.style import (
     MUTED,
     Chart,
@@ -23,6 +29,7 @@ from pregao.plot.style import (
     span_text,
     time_axis,
 )
+from pregao.units import Side
 
 _COLUMNS = 900
 """Number of time columns drawn."""
@@ -51,6 +58,12 @@ _HEAT = LinearSegmentedColormap.from_list(
     "book", [_NIGHT, "#14304f", "#1b5e8a", "#2ba3a0", "#b8d65a", "#fff3b0"]
 )
 _BOUGHT, _SOLD, _BEST_BID, _BEST_ASK = "#22d3a0", "#ff5a5f", "#4aa8ff", "#ff9f43"
+_BALANCE = "#e060e0"
+_SCALE = 10_000
+_AUCTION_LEVELS = 40
+"""Levels per side that are drawn of a crossed book."""
+_MAX_REPLAYS = 12
+"""Replays of a day's books in auctions."""
 
 
 def heatmap(
@@ -65,7 +78,9 @@ def heatmap(
 ) -> Chart:
     """Plot the levels of the table ``ticks`` over time, with the trades.
 
-    Times at which the book is stale, unconfirmed or building are blank.
+    Times at which the book is stale, unconfirmed or building are blank. In auctions, the best
+    levels are those farthest from the price at which the book will trade: then the levels around
+    the price at which bids and asks balance are drawn.
 
     Args:
         lake: Lake with the tables ``ticks`` and ``trades``, or its path.
@@ -99,7 +114,12 @@ def heatmap(
     at = np.searchsorted(time, edges[1:], side="right") - 1  # the last tick of each column
     bid, ask = (np.where(_there(rows, side), rows[f"{side}_price_1"], np.nan)[at] for side in
                 ("bid", "ask"))  # fmt: skip
-    prices, heat = _heat(rows, at, levels, bid, ask)
+    auctions = _auctions(lake, span, np.where(_crossed(rows)[at], time[at], 0))
+    balance = np.full(_COLUMNS, np.nan)
+    for column, near in auctions.items():
+        balance[column] = near.balance / _SCALE
+        bid[column] = ask[column] = np.nan
+    prices, heat = _heat(rows, at, levels, (bid, ask, balance), auctions)
     figure, (axes,) = picture(
         f"{symbol.upper()}: the book over time", span_text(int(time[0]), int(time[-1]), tz),
         size=(10, 6),
@@ -114,7 +134,10 @@ def heatmap(
         moments(edges), borders, np.ma.masked_less_equal(heat, 0), cmap=_HEAT, norm=norm,
         rasterized=True,
     )  # fmt: skip
-    for line, colour, name in ((bid, _BEST_BID, "best bid"), (ask, _BEST_ASK, "best ask")):
+    lines = [(bid, _BEST_BID, "best bid"), (ask, _BEST_ASK, "best ask")]
+    if auctions:
+        lines.append((balance, _BALANCE, "balance of bids and asks in auctions"))
+    for line, colour, name in lines:
         axes.step(moments(edges[1:]), line, where="pre", color=colour, lw=0.9, label=name)
     _trades(axes, lake, span, borders)
     axes.set_ylim(borders[0], borders[-1])
@@ -138,6 +161,40 @@ def _leave_out_doubtful(rows: dict[str, npt.NDArray[Any]]) -> None:
             rows[name] = np.where(doubtful, np.nan, rows[name].astype(float))
 
 
+def _auctions(
+    lake: LakeLike, span: ChartRange, times: npt.NDArray[np.int64]
+) -> dict[int, AuctionLevels]:
+    """Return the levels around the balance of crossed books, by column; 0 is no time."""
+    found: dict[int, AuctionLevels] = {}
+    if not times.any():
+        return found
+    catalog = FileCatalog(LakeStore(opened(lake).location))
+    days = times // DAY
+    for number in np.unique(days[times > 0]).tolist():
+        day = date(1970, 1, 1) + timedelta(days=number)
+        try:
+            books = open_books(catalog, span.symbol or "", day)
+        except UsageError:
+            continue  # the day's books were dropped, or the symbol is on several channels
+        wanted = np.unique(times[days == number]).tolist()
+        for moment in books.series(wanted, max_replays=_MAX_REPLAYS):
+            bids, asks = (moment.book.levels(side) for side in Side)
+            near = auction_levels(bids, asks, _AUCTION_LEVELS)
+            if near is not None:
+                found |= dict.fromkeys(np.flatnonzero(times == moment.at_ns).tolist(), near)
+    return found
+
+
+def _crossed(rows: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    """Return the ticks whose best bid with a price is at or above their best ask with a price."""
+    bid, ask = (
+        np.array([rows[f"{side}_price_{n}"].astype(float) for n in range(1, _MAX_LEVELS + 1)])
+        for side in ("bid", "ask")
+    )
+    found: npt.NDArray[np.bool_] = np.fmax.reduce(bid) >= np.fmin.reduce(ask)
+    return found
+
+
 def _there(rows: dict[str, npt.NDArray[Any]], side: str) -> npt.NDArray[np.bool_]:
     """Return the ticks whose best level of a side has a price (not only market orders)."""
     there: npt.NDArray[np.bool_] = ~np.isnan(rows[f"{side}_price_1"].astype(float))
@@ -148,11 +205,11 @@ def _heat(
     rows: dict[str, npt.NDArray[Any]],
     at: npt.NDArray[np.int64],
     levels: int,
-    bid: npt.NDArray[Any],
-    ask: npt.NDArray[Any],
+    lines: Sequence[npt.NDArray[Any]],
+    auctions: Mapping[int, AuctionLevels],
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the prices in ascending order, and the quantity by price and time column."""
-    best = np.concatenate([bid, ask])
+    best = np.concatenate(lines)
     best = best[~np.isnan(best)]
     if not len(best):
         raise NothingFoundError("There is nothing to draw: no best prices in this time range.")
@@ -170,13 +227,19 @@ def _heat(
     count = (last - first) // step + 1
     heat = np.zeros((count, len(at)))
     columns = np.arange(len(at))
+    continuous = ~np.isin(columns, list(auctions))
     for side in ("bid", "ask"):
         for level in range(1, levels + 1):
             price = rows[f"{side}_price_{level}"][at].astype(float)
             size = np.nan_to_num(rows[f"{side}_size_{level}"][at].astype(float))
             row = np.round((np.nan_to_num(price, nan=-1e9) * 10_000 - first) / step).astype(int)
-            inside = (row >= 0) & (row < count) & ~np.isnan(price)
+            inside = (row >= 0) & (row < count) & ~np.isnan(price) & continuous
             np.add.at(heat, (row[inside], columns[inside]), size[inside])
+    for column, near in auctions.items():
+        for own in (*near.bids, *near.asks):
+            index = round(((own.price or 0) - first) / step)
+            if own.price is not None and 0 <= index < count:
+                heat[index, column] += own.size
     return (first + step * np.arange(count)) / 10_000, heat
 
 
