@@ -254,7 +254,7 @@ def test_instruments_and_schedule_from_files(tmp_path):
 
 def test_a_profile_of_ones_own_is_refused_by_the_name_of_its_entry(tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text("rate = -1", encoding="utf-8")
+    path.write_text("flow_version = 2\nrate = -1", encoding="utf-8")
     assert "mine.toml: rate" in refused("--output", tmp_path / "day", "--profile", path)
 
 

@@ -93,7 +93,7 @@ def test_faults_do_not_change_what_the_market_does(plain, tmp_path):
 
 @pytest.mark.parametrize("profile", bundled_profiles())
 def test_each_profile_gives_books_and_trades_that_a_replay_agrees_with(tmp_path, profile):
-    summary = run(tmp_path, profile, instruments=None, rate=150.0)
+    summary = run(tmp_path, profile, instruments=None, rate=300.0)
     assert summary["trades"] > (5 if profile == "thin-derivatives" else 20)
     busts = 0
     for number in map(int, summary["channels"]):
@@ -191,7 +191,7 @@ def test_every_packet_is_on_both_feeds_at_its_own_time(plain):
 
 def test_auctions_publish_news_if_a_profile_defines_their_end(tmp_path):
     """Extensions and random ends; other profiles' auctions end when they are scheduled to."""
-    run(tmp_path, "thin-derivatives", duration_ns=30 * SECOND)
+    run(tmp_path, "thin-derivatives", duration_ns=30 * SECOND, rate=1000.0)
     headlines = {
         found.values["headline"].rpartition(" - ")[2]
         for path in sorted(tmp_path.glob("*_Incremental_A.pcap"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.clock import MILLISECOND, SECOND
+from bench.flow import TARGETS, figures, simulate_flow
+from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.model.commands import CancelOrder, ModifyOrder, NewOrder
@@ -20,6 +22,7 @@ from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.model.instruments import SecurityType
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.engine.model.reports import OrderRejected
+from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.profiles import Profile, load_profile
 
@@ -249,6 +252,27 @@ def test_a_shock_moves_the_price():
     after = instrument.best_bid()
     assert after is not None
     assert after > before * 1.03
+
+
+def test_ten_figures_are_within_a_factor_of_two_of_real_ones():
+    """Prices bounce, sides of aggressions persist, impact is concave, brokers are unequal."""
+    day = SimulationSettings("equities", Path(), instruments=4, rate=100.0, duration_ns=12 * MINUTE)
+    found, targets = figures(simulate_flow(day)), TARGETS["equities"]
+    for name in (
+        "variance ratio at 20 s",
+        "variance ratio at 60 s",
+        "autocorrelation of signs, lag 1",
+        "autocorrelation of signs, lag 5",
+        "exponent of impact",
+        "trades at an unchanged price",
+        "mean run of price changes",
+        "packets up to 128 bytes",
+        "packets of 129 to 192 bytes",
+        "sides of the top five brokers",
+    ):
+        low, high = targets[name]
+        assert low / 2 <= found[name] <= 2 * high, name
+    assert found["variance ratio at 60 s"] < 1
 
 
 def test_a_crowd_needs_something_to_trade():

@@ -38,6 +38,8 @@ _TRADE_MEMORY = 10_000
 _MARGIN = 1.01
 """Factor by which a run aims above its number of messages, so that it reaches it."""
 _WARM_UP_ORDERS = 500
+_MAX_GAIN = 4.0
+"""Maximum factor by which the pace exceeds its mean to catch up."""
 _MIN_DELAY_NS, _DELAY_NS = 6_000, 6_000
 """Delay from an event (T5) to its sending (T10): the minimum, and the mean on top of it."""
 _DELAYS = 4096
@@ -122,6 +124,7 @@ class DayTrading:
             if instrument.security_type != SecurityType.INDEX
         ]
         mean = self._mean(seconds := curve_seconds(curve, day.start_ns))
+        self._seconds = seconds
         self.expected_orders = mean * seconds
         self.crowd = Crowd(market, traded, profile, settings.seed, self.expected_orders)
         spontaneous = self.crowd.agenda.spontaneous
@@ -132,6 +135,10 @@ class DayTrading:
             market, self.crowd, self.pace, profile, settings.seed, *day.tradable_ns
         )
         self._orders = 0
+        self._wanted = 0.0
+        """Orders that the pace was set for so far."""
+        self._left_s = seconds
+        """Rest of the day's curve at the last look, in seconds at the mean rate."""
         draws = self._delay_draws = SeededRandom(settings.seed, "publishing")
         self._delays = [
             _MIN_DELAY_NS + int(draws.expovariate(1 / _DELAY_NS)) for _ in range(_DELAYS)
@@ -305,12 +312,19 @@ class DayTrading:
         if settings.messages is not None:
             messages = self._listener.messages()
             done = max(done, min(messages / settings.messages, 1.0))
-            if settings.rate is None and self._orders >= _WARM_UP_ORDERS:
-                left = settings.messages * _MARGIN - messages
-                seconds = self.pace.remaining(now)
-                if left > 0 and seconds > 0:
-                    mean = left * self._orders / messages / seconds
-                    self.pace.set_mean(min(mean, MAX_RATE))
+        seconds = self.pace.remaining(now)
+        self._wanted += self.pace.mean * (self._left_s - seconds)
+        self._left_s = seconds
+        if self._orders >= _WARM_UP_ORDERS and seconds > 0:
+            left = self.expected_orders - self._orders
+            if settings.messages is not None and settings.rate is None:
+                left = (settings.messages * _MARGIN - messages) * self._orders / messages
+            # Reactions and quotes that follow the price make more or fewer orders than expected.
+            gain = self._orders / max(self._wanted, 1.0)
+            highest = _MAX_GAIN * self.expected_orders / self._seconds
+            mean = min(left / seconds / gain, highest, MAX_RATE)
+            if mean > 0:
+                self.pace.set_mean(mean)
         self._listener.progress(done)
 
     def _report_books(self, final: bool) -> None:

@@ -26,6 +26,7 @@ from pregao.exchange.engine.model.enums import (
     TradingStatus,
 )
 from pregao.exchange.traders.crowd_instrument import TABLE, CrowdInstrument, RandomTables
+from pregao.exchange.traders.fitting import exponent_for
 from pregao.exchange.traders.profiles import Profile
 
 _BUY = OrderSide.BUY
@@ -62,6 +63,13 @@ _SPREAD_ORDERS = 6
 """Target number of resting orders per side of a user-defined spread."""
 _MAX_WAITING = 12
 """Maximum number of stop and hidden orders of an instrument; the oldest is canceled then."""
+_FIRST_NUMBER = 10_000_000_000_000
+"""Start of the ClOrdIDs, so that they differ from those of other members."""
+_SLIPS = (0, 0, 0, 1, 1, 2)
+"""Ticks by which the limits of children that take one price are worse."""
+_SWEPT_LEVELS = 3
+_FIRST_ONLY = 0.45
+"""Share of the children above which they take no more than the first order in the queue."""
 _INVESTORS = tuple(investor_number(200 + number, 1_000 + number) for number in range(16))
 """Investors that some of the orders name."""
 
@@ -90,7 +98,12 @@ class CrowdSessions:
         firms = sorted(rng.sample(range(1, 10_000), profile.members.firms))
         self.firms = [firm for firm in firms for _ in range(per_firm)]
         self.count = len(self.firms)
-        self._number = 0
+        self._number = _FIRST_NUMBER
+        exponent = exponent_for(profile.members.top_five, len(firms), 5)
+        ranks = rng.sample(range(1, len(firms) + 1), len(firms))
+        weights = [rank**-exponent for rank in ranks for _ in range(per_firm)]
+        self.active = rng.choices(range(self.count), weights=weights, k=TABLE)
+        """Indexes of sessions, each as often as it is active."""
 
     def new_id(self, index: int) -> int:
         """Return the next ClOrdID of a session."""
@@ -100,6 +113,11 @@ class CrowdSessions:
     def session_of(self, cl_ord_id: int) -> int:
         """Return the session that sent an order; 0 is the exchange's own."""
         return cl_ord_id % self.count + 1
+
+    def sent(self, order: EngineOrder) -> bool:
+        """Whether one of these sessions sent an order, rather than another member."""
+        number, index = divmod(order.cl_ord_id, self.count)
+        return order.session == index + 1 and _FIRST_NUMBER < number <= self._number
 
 
 class TradingContext:
@@ -111,7 +129,10 @@ class TradingContext:
         self.tables = RandomTables(rng, profile)
         self.sessions = CrowdSessions(rng, profile)
         self.far_share = profile.prices.far_share
-        self.move = profile.prices.move
+        self.takers = profile.takers
+        self.impact = profile.fair_value.impact
+        self.permanent = profile.fair_value.permanent
+        self.keep = 1.0 - 1.0 / profile.fair_value.relaxation
         self.take = _Choice(profile.take)
         self.anonymous = 1 - profile.members.shown
         """Share of the orders without a published firm."""
@@ -124,7 +145,7 @@ class TradingContext:
 
     def someone(self) -> int:
         """Return the index of a random session."""
-        return int(self.random() * self.sessions.count)
+        return self.sessions.active[int(self.random() * TABLE)]
 
     def find(self, instrument: CrowdInstrument, keep: bool) -> tuple[EngineOrder | None, int]:
         """Return an order that still rests, preferring younger ones, and its index in the list.
@@ -201,7 +222,7 @@ def new(
     """Return a new order of a random member."""
     sessions = floor.sessions
     random = floor.random
-    index = int(random() * sessions.count)
+    index = sessions.active[int(random() * TABLE)]
     cl_ord_id = sessions.new_id(index)
     anonymous = floor.anonymous
     firm = 0 if anonymous and random() < anonymous else sessions.firms[index]
@@ -278,7 +299,7 @@ def pull(floor: TradingContext, instrument: CrowdInstrument) -> CrowdCommand | N
             order = listing.bids.levels[bid * instrument.tick].head
         elif offer is not None and offer < instrument.fair:
             order = listing.offers.levels[-offer * instrument.tick].head
-    if order is None or not order.session:
+    if order is None or not floor.sessions.sent(order):
         order, _ = floor.find(instrument, keep=False)
     return None if order is None else withdrawal(floor, instrument, order)
 
@@ -412,31 +433,40 @@ def take(floor: TradingContext, instrument: CrowdInstrument, now_ns: int) -> Cro
     bid, offer = instrument.best_bid(), instrument.best_offer()
     if bid is None or offer is None:
         return quote(floor, instrument, now_ns)
-    if offer < instrument.fair + instrument.offer_gap:
-        buy = True
-    elif bid > instrument.fair - instrument.bid_gap:
-        buy = False
-    else:
-        buy = floor.random() < 0.5
+    takers, tables = floor.takers, floor.tables
+    buy = instrument.parent(tables, floor.random, takers.parents)
     listing = instrument.listing
+    tick = instrument.tick
     if buy:
-        level, best, side = listing.offers.levels[-offer * instrument.tick], offer, _BUY
+        book, best, side = listing.offers, offer, _BUY
+        level = book.levels[-offer * tick]
     else:
-        level, best, side = listing.bids.levels[bid * instrument.tick], bid, _SELL
+        book, best, side = listing.bids, bid, _SELL
+        level = book.levels[bid * tick]
     head = level.head
     assert head is not None
     draw = floor.random()
-    lots = floor.pick(floor.tables.lots)
-    # Most take from the first order in the queue, some from a few, and a few sweep the level.
-    if draw > 0.99:
-        lots += level.quantity // instrument.lot
+    lots = floor.pick(tables.lots)
+    slip = _SLIPS[int(draw * 1e6) % len(_SLIPS)]
+    # Most take from the orders at the best price, a few all of them, and some several prices.
+    if draw < takers.sweep:
+        lots = level.quantity // instrument.lot
+        for key in book.keys[-2 : -2 - _SWEPT_LEVELS : -1]:
+            swept = book.levels[key]
+            lots += swept.quantity // instrument.lot
+            slip = abs((-key if buy else key) // tick - best)
+            if floor.random() < 0.5:
+                break
+    elif draw < takers.sweep + takers.level:
+        lots = level.quantity // instrument.lot
     else:
-        lots = min(lots, (1 if draw < 0.8 else 3) * head.visible // instrument.lot)
+        most = head.visible if draw > _FIRST_ONLY else level.quantity - head.visible // 2
+        lots = min(lots, most // instrument.lot)
     quantity = instrument.quantity(max(lots, 1))
-    slip = int(floor.random() * 3)
-    price: int | None = (
-        best + slip if buy else max(best - slip, instrument.least)
-    ) * instrument.tick
+    instrument.press(
+        buy, quantity / instrument.lot / tables.mean_lots, floor.impact, floor.permanent
+    )
+    price: int | None = (best + slip if buy else max(best - slip, instrument.least)) * tick
     kind = floor.take(floor.random())
     if kind == "limit":
         return new(floor, instrument, now_ns, side, quantity, price)

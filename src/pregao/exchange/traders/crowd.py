@@ -9,7 +9,7 @@ from itertools import accumulate
 from pregao.errors import UsageError
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.enums import TradingStatus
+from pregao.exchange.engine.model.enums import RATIO_SCALE, OrderSide, TradingStatus
 from pregao.exchange.traders.actions import (
     AUCTION,
     OPEN,
@@ -21,7 +21,7 @@ from pregao.exchange.traders.actions import (
 )
 from pregao.exchange.traders.arrivals import SeededRandom
 from pregao.exchange.traders.crowd_instrument import CrowdInstrument
-from pregao.exchange.traders.excitation import ReactionQueue
+from pregao.exchange.traders.excitation import REPRICE, ReactionQueue
 from pregao.exchange.traders.market_makers import MarketMakers
 from pregao.exchange.traders.profiles import Profile
 
@@ -29,7 +29,7 @@ _OPEN = TradingStatus.OPEN
 _AUCTIONS = (TradingStatus.RESERVED, TradingStatus.FINAL_CLOSING_CALL)
 _HOT_SHARE = 0.6
 """Share of a burst that goes to one instrument."""
-_BOOK_BUDGET = 0.1
+_BOOK_BUDGET = 0.2
 """Maximum share of the day's orders that is spent on filling the books."""
 _TIDY_EVERY = 256
 
@@ -69,6 +69,7 @@ class Crowd:
         listings = [listing for listing in listings if listing.takes_orders]
         if not listings:
             raise UsageError("none of the selected instruments is traded in an order book")
+        self.expected_orders = expected_orders
         rng = SeededRandom(seed, "traders")
         weights = activity_weights([x.instrument.symbol for x in listings], profile)
         targets = _targets(weights, profile, expected_orders)
@@ -88,9 +89,10 @@ class Crowd:
             SeededRandom(seed, "agenda"),
             profile.excitation,
             makers,
-            _quotes(profile) * makers.share,
+            _quotes(profile) * makers.share * (1 - makers.deep),
         )
-        self._makers = MarketMakers(self._floor, makers.improve, makers.replace)
+        self._makers = MarketMakers(self._floor, makers)
+        _follow(self.instruments)
         self._maker_share = makers.share
         self._open = _Mix(profile.open, OPEN)
         self._auction = _Mix(profile.auction, AUCTION)
@@ -112,13 +114,14 @@ class Crowd:
         due = agenda.due_ns
         if due is not None and due <= now_ns:
             instrument, order = agenda.pop()
+            if order == REPRICE:
+                return self._reprice(instrument, now_ns)
             if order:
                 return self._end_quote(instrument, order, now_ns)
         else:
             instrument = self._choose()
         floor = self._floor
-        if random() < floor.move:
-            instrument.drift(random())
+        instrument.move(floor.tables, random, floor.keep)
         status = instrument.listing.status
         if status == _OPEN:
             mix = self._open
@@ -134,23 +137,36 @@ class Crowd:
         request: CrowdCommand | None
         share = self._maker_share
         if action is quote and share and random() < share:
-            request, cl_ord_id = self._makers.quote(instrument, now_ns)
+            request, cl_ord_id, deep = self._makers.quote(instrument, now_ns)
             if cl_ord_id:
-                agenda.end_quote(now_ns, instrument, cl_ord_id)
+                agenda.end_quote(now_ns, instrument, cl_ord_id, deep)
         else:
             request = action(floor, instrument, now_ns)
         # A decision to do nothing triggers reactions too: others saw the same cause.
         agenda.react(now_ns, instrument, self._chooser)
+        if instrument.fair != instrument.quoted and not instrument.repricing and status == _OPEN:
+            instrument.repricing = True
+            agenda.reprice(now_ns, instrument)
+        return request
+
+    def _reprice(self, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
+        """Let makers follow the fair value by one request, and schedule the next one."""
+        request = self._makers.reprice(instrument, now_ns)
+        if request is None:
+            instrument.repricing = False
+        else:
+            self.agenda.reprice(now_ns, instrument)
         return request
 
     def _end_quote(
         self, instrument: CrowdInstrument, order: int, now_ns: int
     ) -> CrowdCommand | None:
         """End a market maker's quote: cancel it, or replace it and schedule its next end."""
-        request, cl_ord_id = self._makers.end(instrument, order, now_ns)
+        deep = order < 0
+        request, cl_ord_id = self._makers.end(instrument, abs(order), now_ns)
         if cl_ord_id:
-            self.agenda.end_quote(now_ns, instrument, cl_ord_id)
-        if request is not None:
+            self.agenda.end_quote(now_ns, instrument, cl_ord_id, deep)
+        if request is not None and not deep:
             self.agenda.react(now_ns, instrument, self._chooser)
         return request
 
@@ -172,6 +188,30 @@ class Crowd:
         """Return a random instrument, weighted by activity."""
         index = bisect_right(self._weights, self._random() * self._total)
         return self.instruments[index if index < self._count else -1]
+
+
+def _follow(instruments: Sequence[CrowdInstrument]) -> None:
+    """Let spreads follow their legs, and odd lots the round lots of the same share."""
+    by_id = {instrument.security_id: instrument for instrument in instruments}
+    by_symbol = {instrument.listing.instrument.symbol: instrument for instrument in instruments}
+    for instrument in instruments:
+        definition = instrument.listing.instrument
+        followed = [
+            (by_id.get(leg.security_id), leg.ratio_qty / RATIO_SCALE, leg.side)
+            for leg in definition.legs
+        ]
+        round_lot = by_symbol.get(definition.symbol.removesuffix("F"))
+        if round_lot is not instrument and definition.symbol.endswith("F"):
+            followed.append((round_lot, 1.0, OrderSide.BUY))
+        instrument.follows = tuple(
+            (
+                other,
+                other.fair,
+                (ratio if side == OrderSide.BUY else -ratio) * other.tick / instrument.tick,
+            )
+            for other, ratio, side in followed
+            if other is not None
+        )
 
 
 class _Mix:

@@ -17,10 +17,16 @@ from pregao.exchange.traders.crowd_instrument import CrowdInstrument
 from pregao.exchange.traders.profiles import Excitation, Makers
 
 _TABLE = 8192
+_MIN_REPRICING_NS, _REPRICING_NS = 15 * MICROSECOND, 60 * MICROSECOND
+"""Delay of a maker who follows the fair value: the minimum, and the mean on top of it."""
+_DEEP_SPREAD = 1.4
+"""Standard deviation of the logarithm of the lifetime of deep quotes."""
 _MAX_NS = 4.0
 """Upper cutoff of the logarithm of a quote's lifetime, in deviations above the median.
 """
 
+REPRICE = -1
+"""In place of an order's ClOrdID: makers follow the fair value."""
 Planned = tuple[int, int, CrowdInstrument, int]
 """Time, a serial that breaks ties, the instrument, and the order's ClOrdID (0: none)."""
 
@@ -29,7 +35,7 @@ class ReactionQueue:
     """Queue of the traders' planned actions: reactions, and ends of quotes."""
 
     def __init__(self, rng: Random, excitation: Excitation, makers: Makers, quotes: float) -> None:
-        """Build the tables; ``quotes`` is the share of decisions that enter a maker's quote."""
+        """Build the tables; ``quotes`` is the share of decisions that enter a fleeting quote."""
         self._rng = rng
         self._random = rng.random
         self._planned: list[Planned] = []
@@ -48,24 +54,45 @@ class ReactionQueue:
             for _ in range(_TABLE)
         ]
         self._same = excitation.same
-        median = makers.life_ms * MILLISECOND
-        self._lives = [
-            1 + int(median * math.exp(makers.life_spread * min(rng.gauss(0, 1), _MAX_NS)))
-            for _ in range(_TABLE)
+        self._lives, self._deep_lives = (
+            [
+                1 + int(median_ms * MILLISECOND * math.exp(sigma * min(rng.gauss(0, 1), _MAX_NS)))
+                for _ in range(_TABLE)
+            ]
+            for median_ms, sigma in (
+                (makers.life_ms, makers.life_spread),
+                (makers.deep_ms, _DEEP_SPREAD),
+            )
+        )
+        self._repricing = [
+            _MIN_REPRICING_NS + int(rng.expovariate(1 / _REPRICING_NS)) for _ in range(_TABLE)
         ]
 
     def pop(self) -> tuple[CrowdInstrument, int]:
-        """Remove the next planned action and return its instrument, and a ClOrdID or 0."""
+        """Remove the next planned action and return its instrument, and what it is.
+
+        That is the ClOrdID of a quote that ends (negative for a deep one), 0 or `REPRICE`.
+        """
         planned = self._planned
         _, _, instrument, order = heappop(planned)
         self.due_ns = planned[0][0] if planned else None
         return instrument, order
 
-    def end_quote(self, now_ns: int, instrument: CrowdInstrument, order: int) -> None:
-        """Schedule the end of a quote that is entered now."""
+    def reprice(self, now_ns: int, instrument: CrowdInstrument) -> None:
+        """Schedule the next step of the makers of an instrument whose fair value moved."""
         self._number += 1
-        lifetime = self._lives[int(self._random() * _TABLE)]
-        heappush(self._planned, (now_ns + lifetime, self._number, instrument, order))
+        delay = self._repricing[int(self._random() * _TABLE)]
+        heappush(self._planned, (now_ns + delay, self._number, instrument, REPRICE))
+        self.due_ns = self._planned[0][0]
+
+    def end_quote(
+        self, now_ns: int, instrument: CrowdInstrument, order: int, deep: bool = False
+    ) -> None:
+        """Schedule the end of a quote that is entered now; a deep one lives long."""
+        self._number += 1
+        lifetime = (self._deep_lives if deep else self._lives)[int(self._random() * _TABLE)]
+        due = (now_ns + lifetime, self._number, instrument, -order if deep else order)
+        heappush(self._planned, due)
         self.due_ns = self._planned[0][0]
 
     def react(

@@ -133,13 +133,14 @@ def profile_text(data: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def exponent_for(busiest: float, instruments: int) -> float:
-    """Return the power law's exponent at which the busiest of ``instruments`` has this share."""
+def exponent_for(share: float, count: int, first: int = 1) -> float:
+    """Return the power law's exponent at which the first ranks of ``count`` have this share."""
     low, high = 0.0, 5.0
     for _ in range(40):
         middle = (low + high) / 2
-        total = sum(rank**-middle for rank in range(1, max(instruments, 1) + 1))
-        low, high = (middle, high) if 1 / total < busiest else (low, middle)
+        weights = [rank**-middle for rank in range(1, max(count, 1) + 1)]
+        reached = sum(weights[:first]) / sum(weights)
+        low, high = (middle, high) if reached < share else (low, middle)
     return low
 
 

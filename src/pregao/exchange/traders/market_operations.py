@@ -109,6 +109,8 @@ class MarketOperations:
         self._percent = profile.shocks.percent
         self._plan: list[tuple[int, int, _Act]] = []
         acts = [*profile.operations.items(), ("shock", profile.shocks.count)]
+        messages = profile.messages_per_order * crowd.expected_orders
+        acts.append(("bands", round(profile.bands_share * messages / len(_FLOATING_BANDS))))
         for name, times in acts:
             for _ in range(times):
                 when = start_ns + int(self.draws.random() * self._length_ns)

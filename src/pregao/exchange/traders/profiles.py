@@ -68,6 +68,8 @@ FLOW_NUMBERS = (
 )
 """Measures of an order flow for comparison; `pregao.lake.analytics` computes them."""
 
+FLOW_VERSION = 2
+"""Version of the model that the numbers of a profile are for."""
 _MAX_RATE = 10_000_000.0
 _MAX_COUNT = 1_000_000
 _Value = TypeVar("_Value")
@@ -122,6 +124,10 @@ class Makers:
     """Share of quotes that are replaced rather than canceled."""
     improve: float = 0.4
     """Share of quotes one tick better than the touch, if the spread allows it."""
+    deep: float = 0.0
+    """Share of quotes far from the touch, which live long."""
+    deep_ms: float = 5000.0
+    """Median lifetime of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +148,39 @@ class Prices:
     near: float
     far: float
     far_share: float
-    move: float
     auction_reach: float
+
+
+@dataclass(frozen=True, slots=True)
+class FairValue:
+    """Latent fair value of each instrument."""
+
+    volatility: float
+    """Standard deviation of its change per decision, in ticks."""
+    clustering: float
+    """Factor between two levels of the volatility; 1: it is constant."""
+    impact: float
+    """Change by an aggression of mean size, in ticks."""
+    permanent: float
+    """Share of that change that remains."""
+    relaxation: float
+    """Mean number of decisions until the rest is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Takers:
+    """Parent orders, whose children trade immediately."""
+
+    parents: int
+    """Parent orders at work at a time in an instrument."""
+    exponent: float
+    """Exponent of the power law of their lengths."""
+    longest: int
+    """Maximum number of children."""
+    level: float
+    """Share of the children that take all orders at the best price."""
+    sweep: float
+    """Share of the children that take several prices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +207,8 @@ class Members:
     sessions: int
     shown: float = 1.0
     """Share of the orders with a published firm."""
+    top_five: float = 0.6
+    """Share of the orders of the five most active firms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +224,15 @@ class Profile:
     bursts: Bursts
     book: BookSize
     prices: Prices
+    fair_value: FairValue
+    takers: Takers
     quantities: Quantities
     open: Mapping[str, float]
     auction: Mapping[str, float]
     take: Mapping[str, float]
     operations: Mapping[str, int]
+    bands_share: float
+    """Share of the messages that publish bands again, in addition to ``operations``."""
     shocks: Shocks
     members: Members
     excitation: Excitation
@@ -233,6 +276,14 @@ def load_profile(name_or_path: str) -> Profile:
 def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
     """Validate a profile's data; ``where`` prefixes every error."""
     top = _Section(where, "", data)
+    version = top.count("flow_version", default=1)
+    if version != FLOW_VERSION:
+        top.wrong(
+            "flow_version",
+            f"must be {FLOW_VERSION}, was {version}: start from a bundled profile of this version",
+        )
+    operations = top.section("operations")
+    bands_share = operations.number("bands_share", maximum=0.5, default=0.0)
     profile = Profile(
         name=name,
         rate=top.number("rate", above=0.0, maximum=_MAX_RATE),
@@ -243,11 +294,14 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
         bursts=_bursts(top.section("bursts")),
         book=_book(top.section("book")),
         prices=_prices(top.section("prices")),
+        fair_value=_fair_value(top.section("fair_value")),
+        takers=_takers(top.section("takers")),
         quantities=_quantities(top.section("quantities")),
         open=top.section("open").mix(OPEN_ACTIONS),
         auction=top.section("auction").mix(AUCTION_ACTIONS),
         take=top.section("aggressive").mix(TAKE_KINDS),
-        operations=_operations(top.section("operations")),
+        operations=_operations(operations),
+        bands_share=bands_share,
         shocks=_shocks(top.section("shocks")),
         members=_members(top.section("members")),
         excitation=_excitation(top.section("excitation", optional=True)),
@@ -303,6 +357,8 @@ def _makers(section: _Section) -> Makers:
         section.number("lifetime_sigma", maximum=4.0, default=usual.life_spread),
         section.number("replace_share", maximum=0.95, default=usual.replace),
         section.number("improve_share", maximum=1.0, default=usual.improve),
+        section.number("deep_share", maximum=1.0, default=usual.deep),
+        section.number("deep_lifetime_ms", above=0.0, default=usual.deep_ms),
     )
     section.done()
     return makers
@@ -328,11 +384,34 @@ def _prices(section: _Section) -> Prices:
         section.number("near_ticks", above=0.0),
         section.number("far_ticks", above=0.0),
         section.number("far_share", maximum=1.0),
-        section.number("drift_probability", maximum=1.0),
         section.number("auction_reach", above=0.0),
     )
     section.done()
     return prices
+
+
+def _fair_value(section: _Section) -> FairValue:
+    fair_value = FairValue(
+        section.number("volatility", maximum=100.0),
+        section.number("clustering", minimum=1.0, maximum=1.5),
+        section.number("impact", maximum=100.0),
+        section.number("permanent_share", maximum=1.0),
+        section.number("relaxation", minimum=1.0),
+    )
+    section.done()
+    return fair_value
+
+
+def _takers(section: _Section) -> Takers:
+    takers = Takers(
+        section.count("parents", minimum=1, maximum=1000),
+        section.number("exponent", above=0.0, maximum=10.0),
+        section.count("longest", minimum=1),
+        section.number("level_share", maximum=1.0),
+        section.number("sweep_share", maximum=1.0),
+    )
+    section.done()
+    return takers
 
 
 def _quantities(section: _Section) -> Quantities:
@@ -367,6 +446,7 @@ def _members(section: _Section) -> Members:
         section.count("firms", minimum=2, maximum=9999),
         section.count("sessions", minimum=1, maximum=1000),
         section.number("shown_share", maximum=1.0, default=1.0),
+        section.number("top_five_share", maximum=1.0, default=0.6),
     )
     section.done()
     return members
