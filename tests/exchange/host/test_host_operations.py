@@ -1,6 +1,7 @@
 """Market operations of a running exchange, its feed, captures and metrics."""
 
 import asyncio
+import json
 import time
 import urllib.request
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tests.exchange.host_desk import (
     whole_state,
 )
 from tests.exchange.host_floor import HostFloor
+from tests.exchange.odd_requests import BASE
 from tests.waiting import PATIENCE_S
 
 OTHER = SESSION + 2
@@ -810,6 +812,18 @@ def test_a_schedule_runs_operations_once(tmp_path):
     late = asyncio.run(run(10 * HOUR + 2 * MINUTE, 11 * HOUR))
     both = ["SettlementPrice", "OpenInterest", 30 * 10**8]
     assert late == ((["SettlementPrice"], ["PETR4"]), both, 0)
+
+
+def test_a_schedule_can_run_every_command_of_its_day(tmp_path):
+    rows = ['[[schedule.default]]\ntime = "10:00"\nphase = "OPEN"']
+    for name, given in BASE.items():
+        if name != "day":
+            fields = "\n".join(f"{field} = {json.dumps(value)}" for field, value in given.items())
+            rows.append(f'[[operation]]\ntime = "11:00"\ncommand = "{name}"\n{fields}')
+    (tmp_path / "day.toml").write_text("\n".join(rows))
+    settings = parse_settings({"schedule": "day.toml"}, "exchange.toml", tmp_path)
+    found = [request for _, request in settings.schedule.requests(date(2026, 5, 28))]
+    assert found == [{"command": name, **BASE[name]} for name in BASE if name != "day"]
 
 
 @pytest.mark.parametrize(

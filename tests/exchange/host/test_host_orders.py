@@ -2,6 +2,7 @@
 
 import re
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,18 @@ def test_003_7_6_1_3_identifiers_are_echoed_in_rejects_too(trader):
         ("Reject", 202211141531, 202211141530, 1250),
         ("Modify", 202211141532, 202211141530, 1400),
     ]
+
+
+def test_003_7_6_1_3_a_reject_echoes_the_terms_of_the_request(trader):
+    terms = {
+        "ordType": "STOP_LIMIT", "price": Decimal("12.0000"), "stopPx": Decimal("11.5000"),
+        "minQty": 200, "maxFloor": 300, "account": 9, "deskID": "desk", "memo": "mine",
+        "timeInForce": "GOOD_TILL_DATE", "expireDate": date(2026, 5, 29), "orderQty": 1250,
+    }  # fmt: skip
+    trader.single(1, **terms)  # no multiple of the lot
+    ((name, values),) = trader.read_messages()
+    assert (name, values["ordRejReason"]) == ("ExecutionReport_Reject", 5006)
+    assert {field: values[field] for field in terms} == terms
 
 
 def test_003_7_6_1_3_one_number_can_be_used_for_a_complete_chain(trader):
