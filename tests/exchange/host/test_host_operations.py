@@ -661,6 +661,9 @@ def test_000_13_3_a_trade_is_entered_and_amended_by_command(desk):
     assert chosen(trade, *TRADE_FIELDS) == (10, Decimal("36.6"), 200, 85, 3)
     assert not trade["tradeCondition"] & (out_of_sequence | same_price)
     assert chosen(amended[-1][1], "tradeVolume", "numberOfTrades") == (300, 2)
+    ((_, trade), *_) = desk.control("amend-trade", symbol="PETR4", trade=10, buyer=86, time_ns=7)
+    assert chosen(trade, *TRADE_FIELDS) == (10, Decimal("36.6"), 200, 86, 3)
+    assert trade["transactTime"] == 7
     with pytest.raises(UsageError, match="amend-trade: nothing to change"):
         desk.control("amend-trade", symbol="PETR4", trade=10)
     with pytest.raises(UsageError, match="PETR4 has no trade 30 on record today"):
