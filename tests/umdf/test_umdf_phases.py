@@ -157,6 +157,39 @@ def test_14_2_continuous_trading_needs_an_open_instrument_in_an_open_group():
     assert not phases.trades_continuously(404)
 
 
+@pytest.mark.parametrize("undefined", [20, "UNKNOWN_OR_INVALID"])
+def test_001_12_an_undefined_state_or_phase_is_unknown(undefined):
+    """001 §12 gives states and phases the value 20; it must not leave the last one in effect."""
+    phases = group_of(1, 2, 3)
+    phases.security_status(3, OPEN, OWN)
+    assert phases.security_status(1, 77, OWN) == []  # without a meaning: ignored (001 §3.3)
+    unknown = StatusChange(1, Status.OPEN, Status.UNKNOWN)
+    assert phases.security_status(1, undefined, OWN) == [unknown]
+    assert phases.is_separate(1)
+    assert not phases.trades_continuously(1)
+    assert phases.group_phase(XX, 77) == []
+    assert phases.group_phase(XX, undefined) == [StatusChange(2, Status.OPEN, Status.UNKNOWN)]
+    assert phases.phase(XX) is Status.UNKNOWN
+    # It is open by itself, but the more restrictive of two states rules (000 §14.1).
+    assert phases.status(3) is Status.OPEN
+    assert not phases.trades_continuously(3)
+    assert phases.group_phase(XX, undefined) == []
+    assert phases.group_phase(XX, PAUSE) == [StatusChange(2, Status.UNKNOWN, Status.PAUSE)]
+    assert phases.security_status(1, PAUSE, REJOIN) == [
+        StatusChange(1, Status.UNKNOWN, Status.PAUSE)
+    ]
+    assert not phases.is_separate(1)
+
+
+def test_001_12_an_undefined_phase_makes_what_was_known_before_the_group_unknown():
+    phases = Phases()
+    phases.security_status(1, OPEN, REJOIN)
+    phases.define(1, XX)
+    assert phases.status(1) is Status.OPEN
+    assert phases.group_phase(XX, 20) == [StatusChange(1, Status.OPEN, Status.UNKNOWN)]
+    assert phases.status(1) is Status.UNKNOWN
+
+
 def test_14_3_a_new_session_resets_statistics_by_either_message():
     phases = group_of(1, 2)
     assert phases.security_status(1, CLOSE, SESSION) == [StatisticsReset((1,))]

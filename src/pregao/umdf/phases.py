@@ -115,9 +115,9 @@ def instrument_status(security_trading_status: Code) -> Status:
     return _OF_INSTRUMENT.get(_number(security_trading_status), Status.UNKNOWN)
 
 
-def is_undefined(security_trading_status: Code) -> bool:
-    """Whether an instrument's state is stated to be undefined (002 §11.1)."""
-    return _number(security_trading_status) == _UNDEFINED
+def is_undefined(code: Code) -> bool:
+    """Whether a state or phase is stated to be undefined (001 §12, 002 §11.1)."""
+    return _number(code) == _UNDEFINED
 
 
 def _number(code: Code) -> int:
@@ -184,8 +184,8 @@ class Phases:
             return Status.UNKNOWN
         if state.own is not None:
             return state.own
-        phase = Status.UNKNOWN if state.group is None else self.phase(state.group)
-        return state.published if phase is Status.UNKNOWN else phase
+        phase = None if state.group is None else self._phases.get(state.group)
+        return state.published if phase is None else phase
 
     @property
     def groups(self) -> Collection[GroupKey]:
@@ -205,7 +205,7 @@ class Phases:
         """Whether orders match immediately: instrument and group must both be open."""
         state = self._states.get(security_id)
         group = None if state is None else state.group
-        open_group = group is None or self.phase(group) in (Status.OPEN, Status.UNKNOWN)
+        open_group = group is None or self._phases.get(group, Status.OPEN) is Status.OPEN
         return self.status(security_id) is Status.OPEN and open_group
 
     def define(self, security_id: int, group: GroupKey) -> list[PhaseEvent]:
@@ -233,15 +233,18 @@ class Phases:
 
         The status of an instrument of an unknown group, which may be this one, becomes unknown.
         """
-        changes: list[PhaseEvent] = [*self._enter(group, phase_status(trading_session_sub_id))]
+        changes: list[PhaseEvent] = [*self._enter(group, trading_session_sub_id)]
         if _event(event) == TradingEvent.TRADING_SESSION_CHANGE:
             changes.append(StatisticsReset(tuple(self._members.get(group, ()))))
         return changes
 
-    def _enter(self, group: GroupKey, phase: Status) -> list[StatusChange]:
-        """Set the phase of a group; an unknown phase changes nothing."""
-        before = self.phase(group)
-        if phase is Status.UNKNOWN or phase is before:
+    def _enter(self, group: GroupKey, code: Code) -> list[StatusChange]:
+        """Set the phase of a group; null and numbers without a meaning change nothing.
+
+        A phase that is stated to be undefined is unknown (001 §12).
+        """
+        phase, before = phase_status(code), self._phases.get(group)
+        if phase is before or (phase is Status.UNKNOWN and not is_undefined(code)):
             return []
         self._phases[group] = phase
         changes = []
@@ -249,7 +252,7 @@ class Phases:
         for security_id in self._members.get(group, ()):
             state = states[security_id]
             if state.own is None:
-                was = state.published if before is Status.UNKNOWN else before
+                was = state.published if before is None else before
                 if was is not phase:
                     changes.append(StatusChange(security_id, was, phase))
         for security_id, state in self._ungrouped.items():
@@ -275,35 +278,31 @@ class Phases:
         """Return the instruments of a group."""
         return list(self._members.get(group, ()))
 
-    def unknown_status(self, security_id: int) -> list[PhaseEvent]:
-        """Separate an instrument from its group with an undefined state (002 §11.1)."""
-        before = self.status(security_id)
-        self._state(security_id).own = Status.UNKNOWN
-        return self._change(security_id, before)
-
     def security_status(
         self, security_id: int, security_trading_status: Code, event: Code = None
     ) -> list[PhaseEvent]:
         """Apply a SecurityStatus, of the incremental stream or of a snapshot.
 
         Only SECURITY_STATUS_CHANGE separates an instrument from its group. No state at all, outside
-        a change of session, means that it follows the group.
+        a change of session, means that it follows the group. A state that is stated to be undefined
+        is unknown (001 §12); other numbers without a meaning change nothing.
         """
         event = _event(event)
         before = self.status(security_id)
         of_group: list[PhaseEvent] = []
         state = self._state(security_id)
         own = instrument_status(security_trading_status)
-        if event == TradingEvent.SECURITY_STATUS_CHANGE and own is not Status.UNKNOWN:
+        stated = own is not Status.UNKNOWN or is_undefined(security_trading_status)
+        if event == TradingEvent.SECURITY_STATUS_CHANGE and stated:
             state.own = own
         elif event == TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS:
             state.own = None
             state.published = phase_status(security_trading_status)
             if state.group is not None:
                 # It now shows the phase of its group, which is news about the group as well.
-                entered = self._enter(state.group, state.published)
+                entered = self._enter(state.group, security_trading_status)
                 of_group = [each for each in entered if each.security_id != security_id]
-        elif own is Status.UNKNOWN:
+        elif not stated:
             if event is None:
                 state.own = None
         elif state.own is not None:

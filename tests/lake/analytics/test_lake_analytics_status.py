@@ -14,7 +14,10 @@ from tests.lake.analytics.test_lake_analytics_examples import Tape
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.lake.analytics_support import analysed, messages, rows, truth_lines
 
-CODES = ["PAUSE", "CLOSE", "OPEN", "FORBIDDEN", "RESERVED", "FINAL_CLOSING_CALL", None, "77"]
+CODES = [
+    "PAUSE", "CLOSE", "OPEN", "FORBIDDEN", "RESERVED", "FINAL_CLOSING_CALL", None, "77",
+    "UNKNOWN_OR_INVALID",
+]  # fmt: skip
 EVENTS = [
     None,
     "TRADING_SESSION_CHANGE",

@@ -334,11 +334,8 @@ class LegacyState:
             self._changed(self.phases.group_phase(instrument.group, phase))
         if status is not None:
             self._status_published[security_id] = self._position
-            if is_undefined(status):
-                self._changed(self.phases.unknown_status(security_id))
-            else:
-                event = self.phases.inferred_event(security_id, status)
-                self._changed(self.phases.security_status(security_id, status, event))
+            event = self.phases.inferred_event(security_id, status)
+            self._changed(self.phases.security_status(security_id, status, event))
         if session is not None:
             self._changed([StatisticsReset((security_id,))])
 
@@ -347,15 +344,12 @@ class LegacyState:
     ) -> None:
         """Set an instrument's state, whatever it was; it follows its group if it has its state."""
         self._status_published[security_id] = packet_key
-        changes: Iterable[PhaseEvent]
-        if is_undefined(status):
-            changes = self.phases.unknown_status(security_id)
-        elif status is None or instrument_status(status) is phase_status(phase):
-            changes = self.phases.security_status(security_id, None)
+        own = instrument_status(status)
+        if status is None or (own is phase_status(phase) and not is_undefined(status)):
+            self._changed(self.phases.security_status(security_id, None))
         else:
             event = TradingEvent.SECURITY_STATUS_CHANGE
-            changes = self.phases.security_status(security_id, status, event)
-        self._changed(changes)
+            self._changed(self.phases.security_status(security_id, status, event))
 
     def _changed(self, changes: Iterable[PhaseEvent]) -> None:
         for change in changes:

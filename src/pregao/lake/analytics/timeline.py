@@ -18,7 +18,6 @@ from pregao.umdf.phases import (
     Phases,
     Status,
     StatusChange,
-    is_undefined,
 )
 
 UNTOLD = "UNTOLD"
@@ -171,13 +170,9 @@ class Timeline:
         group = self._groups.get(security_id)
         phase = None if group is None else self._phases.phase(group)
         event = message.trading_event
-        changes: list[PhaseEvent] = []
-        if event == UNTOLD and is_undefined(message.code):
-            self._phases.unknown_status(security_id)
-        else:
-            if event == UNTOLD:
-                event = self._phases.inferred_event(security_id, message.code).name
-            changes = self._phases.security_status(security_id, message.code, event)
+        if event == UNTOLD:
+            event = self._phases.inferred_event(security_id, message.code).name
+        changes = self._phases.security_status(security_id, message.code, event)
         self._sessions[security_id] = message.trading_session_id
         self._auction_ends[security_id] = message.auction_end_ns
         begins = message.trading_event in SESSION_CHANGE and not message.snapshot
