@@ -184,7 +184,7 @@ def test_an_operational_error_is_reported_as_applied():
     (gone,) = floor.reports()
     assert gone.reason == reasons.ORDER_CANCELLED_DUE_TO_OPERATIONAL_ERROR
     floor.order(BUY, 1, 9)
-    floor.do(MassCancel(1, 99, reason=reasons.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR))
+    floor.do(MassCancel(1, 99, reason=reasons.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR_REQUEST))
     gone = floor.reports(OrderCancelled)[0]
     assert gone.reason == reasons.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR_EFFECTIVE
 

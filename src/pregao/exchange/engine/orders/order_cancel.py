@@ -39,7 +39,7 @@ from pregao.exchange.engine.phases.trading_phases import OPEN
 
 _CANCEL = CxlRejResponseTo.CANCEL
 
-_OPERATIONAL_ERROR = ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR
+_OPERATIONAL_ERROR = ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR_REQUEST
 
 _ON_DISCONNECT = (
     ExecRestatementReason.CANCEL_ON_HARD_DISCONNECTION,

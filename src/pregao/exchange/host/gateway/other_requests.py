@@ -291,10 +291,9 @@ def _mass_action(
 
 
 _REASONS: Final = {
-    "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST": (
-        ExecRestatementReason.ORDER_MASS_ACTION_FROM_CLIENT_REQUEST
-    ),
-    "MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR_REQUEST": (
-        ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR
-    ),
+    reason.name: reason
+    for reason in (
+        ExecRestatementReason.ORDER_MASS_ACTION_FROM_CLIENT_REQUEST,
+        ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR_REQUEST,
+    )
 }
