@@ -1,7 +1,6 @@
 """A simulated day with its analytics, made once per run, and its messages in order."""
 
 import json
-import shutil
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -14,7 +13,6 @@ from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.reading import LakeDay, LakeFiles
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
-from pregao.lake.execution.spark import SparkRunner
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.storage.lake_store import LakeStore
@@ -100,17 +98,6 @@ def messages(lake, *templates):
 
 def truth_lines(truth, name):
     return [json.loads(line) for line in (truth / name).read_text().splitlines()]
-
-
-def assert_same_on_spark(spark, lake, tables=None):
-    """Made again by tasks on Spark, the tables have the rows that this process made."""
-    copy = LakeStore(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
-    shutil.copytree(lake.location.path, copy.location.path)
-    made = analyse(copy, SparkRunner(spark), tables=tables, force=True)
-    for one in made:
-        assert one.rows is not None
-        assert in_some_order(copy, one.table) == in_some_order(lake, one.table), one.table
-    return {one.table: one.rows for one in made}
 
 
 def in_some_order(lake, table):

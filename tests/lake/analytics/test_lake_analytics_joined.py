@@ -12,7 +12,6 @@ from tests.entrypoint.gateway_desk import REPORT
 from tests.entrypoint.raw_peer import RawPeer
 from tests.lake.analytics_support import (
     DATE,
-    assert_same_on_spark,
     lake_of,
     latency_times,
     message_key,
@@ -190,12 +189,6 @@ def with_books():
 @pytest.fixture(params=["joined", "with_books"])
 def ticked(request):
     return request.getfixturevalue(request.param)
-
-
-def test_this_process_joins_the_same_rows_as_spark(spark, ticked):
-    lake, *_ = ticked
-    tables = [name for name in ("trades", "latency", "orders") if name in lake.table_names()]
-    assert all(assert_same_on_spark(spark, lake, tables).values())
 
 
 def test_trades_know_the_best_prices_before_their_event(ticked):

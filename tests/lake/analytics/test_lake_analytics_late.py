@@ -16,7 +16,6 @@ from pregao.lake.books.reader import SecurityRange
 from tests.lake.analytics.test_lake_analytics_orders import final_books
 from tests.lake.analytics_support import (
     analysed,
-    assert_same_on_spark,
     messages,
     rows,
     the_day,
@@ -49,11 +48,6 @@ def test_the_orders_at_the_end_are_those_of_the_exchange(lake_and_truth):
     expected = set(final_books(truth))
     assert expected
     assert there == expected
-
-
-def test_this_process_makes_the_same_rows_as_spark_of_days_with_snapshots(spark, lake_and_truth):
-    lake, _ = lake_and_truth
-    assert assert_same_on_spark(spark, lake, TABLES)["orders"] > 100
 
 
 def test_the_shown_quantity_of_an_order_was_traded_reduced_cancelled_missed_or_remains(

@@ -22,7 +22,7 @@ from pregao.lake.storage.lake_store import LakeStore
 from pregao.legacy.times import timestamp_digits
 from pregao.units import Side
 from tests.exchange.capture_replay import captured
-from tests.lake.analytics_support import assert_same_on_spark, latency_times
+from tests.lake.analytics_support import latency_times
 from tests.lake.days import rows
 from tests.legacy.writing import datagram, entry
 
@@ -219,12 +219,6 @@ def test_levels_are_no_orders(tmp_path):
     analyse(LakeStore(str(lake)), tables=ANALYTICS)
     assert rows(lake, "orders") == []
     assert rows(lake, "status")
-
-
-def test_spark_makes_the_same_rows(spark, legacy):
-    tables = ["auctions", "orders", "session_stats", "venue_trades"]
-    build_lake = assert_same_on_spark(spark, LakeStore(str(legacy)), tables)
-    assert build_lake["orders"] > 500
 
 
 # Messages written by hand

@@ -8,12 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pregao.lake.analytics.run import ANALYTICS, analyse
+from pregao.lake.analytics.run import analyse
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.lake.analytics_support import (
     analysed,
-    assert_same_on_spark,
     message_key,
     messages,
     rows,
@@ -35,14 +34,6 @@ def lake_and_truth(request):
     if request.param == "old":
         return analysed(OLD_TABLES, **OLD)
     return analysed(**SETTINGS)
-
-
-def test_this_process_makes_the_same_rows_as_spark_at_old_and_new_versions(spark, lake_and_truth):
-    lake, _ = lake_and_truth
-    every = "bars" in lake.table_names()
-    made = assert_same_on_spark(spark, lake, None if every else OLD_TABLES)
-    assert [name for name, count in made.items() if not count] == ["venue_trades"] * every
-    assert made.keys() == (ANALYTICS.keys() if every else {*OLD_TABLES, "clock_offsets"})
 
 
 def final_books(truth):

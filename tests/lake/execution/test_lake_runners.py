@@ -12,6 +12,8 @@ import pytest
 from pyspark import cloudpickle
 
 from pregao.errors import CaptureError, DecodeError, PregaoError
+from pregao.lake.analytics.registry import ANALYTICS
+from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.execution import processes
 from pregao.lake.execution.processes import MAX_ATTEMPTS, ProcessRunner
@@ -424,7 +426,9 @@ def clean(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def local_day(tmp_path_factory):
-    return built(simulate(tmp_path_factory.mktemp("built") / "day", seconds=6))
+    day = built(simulate(tmp_path_factory.mktemp("built") / "day", seconds=6))
+    analyse(day.lake)
+    return day
 
 
 def small_day():
@@ -480,7 +484,7 @@ def test_an_error_inside_a_task_is_one_line(runner, tmp_path, no_small_jobs):
     assert "\n" not in str(caught.value)
 
 
-def test_every_runner_makes_the_same_messages_and_books(
+def test_every_runner_makes_the_same_tables(
     runner, local_day, tmp_path, monkeypatch, no_small_jobs
 ):
     monkeypatch.setattr("pregao.lake.ingest.merging._FEW_ROWS", 0)  # merge with the runner too
@@ -492,7 +496,7 @@ def test_every_runner_makes_the_same_messages_and_books(
     assert_same(
         local_day.lake.location.uri,
         lake.location.uri,
-        but=("ticks", "book_checkpoints", "book_audit", "books", "gaps"),
+        but=("ticks", "book_checkpoints", "book_audit", "books", "gaps", *ANALYTICS),
     )
     reports = build_books(lake.location, BookOptions(parallelism=4), runner=runner)
     assert sum(one.tasks for one in reports) > 2
@@ -500,6 +504,14 @@ def test_every_runner_makes_the_same_messages_and_books(
     for table in ("ticks", "book_checkpoints", "book_audit"):
         assert keyed(day.rows(table)) == keyed(local_day.rows(table))
         assert day.rows(table)
+    assert {one.table for one in analyse(lake, runner)} == ANALYTICS.keys()
+    for table in ANALYTICS:
+        assert in_some_order(day, table) == in_some_order(local_day, table), table
+        assert (table == "venue_trades") == (not day.rows(table))
+
+
+def in_some_order(day, table):
+    return sorted(repr({**row, "capture_id": None}) for row in day.rows(table))
 
 
 def keyed(rows):

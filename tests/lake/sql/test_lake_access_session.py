@@ -9,6 +9,7 @@ import pyspark
 import pytest
 
 from pregao.errors import CaptureError, UsageError
+from pregao.lake.execution import background_start
 from pregao.lake.execution.delta_connector import DELTA_EXTENSION, connector_of, uses_connector
 from pregao.lake.execution.spark_session import (
     driver_gigabytes,
@@ -125,6 +126,27 @@ def test_worker_python_is_ours_unless_the_user_names_one(monkeypatch):
 def test_cache_folders_that_the_user_names_reach_the_executors(monkeypatch):
     monkeypatch.setenv("PREGAO_CACHE_DIR", "/scratch")
     assert our_settings("yarn", {})["spark.executorEnv.PREGAO_CACHE_DIR"] == "/scratch"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "conf", "expected"),
+    [
+        ({}, {}, "1g"),
+        ({"spark.driver.memory": "3g"}, {}, "3g"),
+        ({"spark.driver.memory": "3g"}, {"spark.driver.memory": "2g"}, "2g"),
+    ],
+)
+def test_a_command_that_only_runs_tasks_gives_java_a_gigabyte(
+    monkeypatch, defaults, conf, expected
+):
+    started = []
+    monkeypatch.setattr(background_start, "running_session", lambda *_given: None)
+    monkeypatch.setattr(background_start, "spark_defaults", lambda: defaults)
+    monkeypatch.setattr(
+        background_start, "spark_session", lambda master, given: started.append((master, given))
+    )
+    background_start.BackgroundSpark("local[2]", conf)._thread.join()
+    assert started == [("local[2]", {"spark.driver.memory": expected})]
 
 
 def test_the_driver_takes_a_quarter_of_the_machine():
