@@ -18,10 +18,14 @@ from pregao.lake.execution.spark_session import (
     require_java,
     retrying,
     running_session,
+    spark_defaults,
     spark_session,
 )
 
 _POLL_SECONDS = 0.1
+_DRIVER_MEMORY = "spark.driver.memory"
+_HEAP = "1g"
+"""Memory of Java for a command that only runs tasks: their rows are never in Java."""
 _NEEDED = (
     "google.rpc.error_details_pb2",
     "pyspark.java_gateway",
@@ -43,6 +47,7 @@ class BackgroundSpark:
             self._session = spark_session(master, conf)
             return
         require_java()
+        conf = {_DRIVER_MEMORY: spark_defaults().get(_DRIVER_MEMORY, _HEAP), **conf}
         # Imported by this thread: if two threads import, an interrupt can deadlock both.
         for module in _NEEDED:
             with contextlib.suppress(ImportError):  # not every PySpark has all of them
