@@ -18,12 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import days
+from bench import books, days
 from bench.measure import Row
 from pregao.lake.analytics.run import analyse
 from pregao.lake.execution.processes import ProcessRunner
 from pregao.lake.execution.spark import SparkRunner
 from pregao.lake.execution.spark_session import spark_session
+from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.storage.lake_store import LakeStore
 
 SECTION = "day"
@@ -51,6 +52,9 @@ def run() -> Iterator[Row]:
             if memory.java:
                 yield Row(SECTION, "  Java", memory.java / 1e6, "MB")
         yield from alone(lake)
+        yield from aggregates(lake)
+        yield from books.one_book(captures, str(lake))
+        yield from survey(captures)
 
 
 def alone(lake: Path) -> Iterator[Row]:
@@ -65,10 +69,10 @@ def alone(lake: Path) -> Iterator[Row]:
     spark.stop()
 
 
-def analytics(store: LakeStore, runner: ProcessRunner | SparkRunner) -> float:
-    """Return the seconds that building all tables takes."""
+def analytics(store: LakeStore, runner: ProcessRunner | SparkRunner, *tables: str) -> float:
+    """Return the seconds that building all tables, or some, takes."""
     start = time.perf_counter()
-    analyse(store, runner, force=True)
+    analyse(store, runner, tables=tables or None, force=True)
     return time.perf_counter() - start
 
 
@@ -78,6 +82,45 @@ class Memory:
 
     python: int = 0
     java: int = 0
+
+
+EVENTS = """SELECT count(*), sum(messages), median(last - first) FROM (
+    SELECT channel, event, count(*) AS messages, min(sending_time_ns) AS first,
+        max(sending_time_ns) AS last, min(capture_time_ns), min(feed_difference_ns)
+    FROM ({messages}) WHERE event IS NOT NULL GROUP BY channel, event)"""
+"""What each row of `latency` has at least, from the messages."""
+MESSAGES_OF = ("umdf_order_mbo_50", "umdf_delete_order_mbo_51", "umdf_trade_53")
+
+
+def aggregates(lake: Path) -> Iterator[Row]:
+    """Time the table `latency`, and DuckDB's aggregates of the same messages by event."""
+    store = LakeStore(str(lake))
+    with ProcessRunner() as processes:
+        analytics(store, processes, "clock_offsets")  # starts the processes
+        seconds = analytics(store, processes, "latency")
+    yield Row(SECTION, "events with all their times (latency, clock_offsets)", seconds, "s")
+    columns = "channel, event, sending_time_ns, capture_time_ns, feed_difference_ns"
+    messages = " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in MESSAGES_OF)
+    start = time.perf_counter()
+    rows = DuckdbEngine(store).query(EVENTS.format(messages=messages)).rows().to_pylist()
+    count = next(iter(rows[0].values()))
+    what = f"  DuckDB: {count:,} events by GROUP BY over orders, deletions and trades"
+    yield Row(SECTION, what, time.perf_counter() - start, "s")
+
+
+def survey(captures: Path) -> Iterator[Row]:
+    """Time the whole command `pregao info` on the largest captures, up to 4 GB."""
+    chosen: list[str] = []
+    total = 0
+    for path in sorted(captures.glob("*.pcap"), key=lambda path: -path.stat().st_size):
+        if not chosen or total + path.stat().st_size <= 4e9:
+            chosen.append(str(path))
+            total += path.stat().st_size
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "pregao", "info", *chosen]
+    subprocess.run(command, check=True, capture_output=True)
+    seconds = time.perf_counter() - start
+    yield Row(SECTION, f"pregao info of {total / 1e9:.1f} GB", seconds, "s", "≤ 6 for 4 GB")
 
 
 def ingest(captures: Path, lake: Path, *options: str) -> tuple[float, Memory]:

@@ -31,13 +31,32 @@ def simulated_day() -> Path:
     return simulated(MESSAGES)
 
 
-def simulated(messages: int) -> Path:
+def simulated(messages: int, seed: int = 1) -> Path:
     """Return the folder of a day of some messages."""
-    path = folder() / f"day-{messages}"
+    path = folder() / (f"day-{messages}" if seed == 1 else f"day-{messages}-{seed}")
     if not (path / "truth" / "summary.json").exists():
         print(f"  simulating a day of {messages:,} messages into {path.name} …", flush=True)
-        simulate(output=path, messages=messages, duration=f"{_SECONDS}s", quiet=True, force=True)
+        simulate(
+            output=path, messages=messages, seed=seed, duration=f"{_SECONDS}s", quiet=True,
+            force=True,
+        )  # fmt: skip
     return path
+
+
+def redated(day: Path, out: Path, later: int) -> list[str]:
+    """Write the captures of a day again, some days later; return their paths."""
+    out.mkdir()
+    paths = []
+    for capture in sorted(day.glob("*.pcap")):
+        data = np.frombuffer(bytearray(capture.read_bytes()), np.uint8)
+        for block in read_blocks(capture):
+            records, at = block.position, block.position + _RECORD_BYTES + 42
+            _put(data, records, 0, _word(data, records, 0) + later * 86_400, 4)
+            sent = _word(data, at, SENDING_TIME_AT, 8)
+            _put(data, at, SENDING_TIME_AT, sent + later * 86_400 * 10**9, 8)
+        paths.append(str(out / capture.name))
+        Path(paths[-1]).write_bytes(data.tobytes())
+    return paths
 
 
 def one_feed() -> Path:

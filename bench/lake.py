@@ -27,6 +27,8 @@ from pregao.lake.ingest.report import IngestReport
 SECTION = "lake"
 _RUNS = 5
 _GIGABYTE = 1e9
+_SMALL_DAY = 80_000
+"""Messages of a day as the demonstration has it."""
 
 
 def run() -> Iterator[Row]:
@@ -36,6 +38,7 @@ def run() -> Iterator[Row]:
         small = folder / "small.pcap"
         head_of(capture, small, 80_000)
         yield from first_result(small, folder)
+        yield from everything(folder)
         start = time.perf_counter()
         spark = spark_session("local[2]")
         spark.range(1).count()
@@ -118,6 +121,19 @@ def first_result(capture: Path, folder: Path) -> Iterator[Row]:
         "s",
         "≤ 15",
     )
+
+
+def everything(folder: Path) -> Iterator[Row]:
+    """Time the whole command on a small day: messages, books and analytics."""
+    day = days.simulated(_SMALL_DAY)
+    for engine, target in (("spark", "≤ 14"), ("local", "≤ 4")):
+        lake = folder / f"everything-{engine}"
+        command = [sys.executable, "-m", "pregao", "ingest", str(day), "--quiet"]
+        start = time.perf_counter()
+        subprocess.run([*command, "--lake", str(lake), "--engine", engine], check=True)
+        seconds = time.perf_counter() - start
+        what = f"{_SMALL_DAY:,} messages to all tables, --engine {engine}, the whole command"
+        yield Row(SECTION, what, seconds, "s", target)
 
 
 def ingests(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
@@ -222,7 +238,7 @@ def data_source(spark: Any, capture: Path) -> Iterator[Row]:
         "data source, order messages into a noop sink",
         count / shortest / 1e6,
         "M messages/s",
-        "≥ 1.5",
+        "≥ 3",
     )
 
 

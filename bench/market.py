@@ -126,15 +126,16 @@ def simulation() -> Iterator[Row]:
     two, one = (max(each) for each in zip(*rates, strict=True))
     yield Row(SECTION, what, two / 1e3, "k messages/s", "≥ 60", note)
     yield Row(SECTION, "the same, in one process", one / 1e3, "k messages/s")
+    several = max(simulation_run(worker=True, profile="stress") for _ in range(2))
+    what = "the same with several channels and more orders (profile stress)"
+    yield Row(SECTION, what, several / 1e3, "k messages/s", "≥ 100")
 
 
-def simulation_run(worker: bool) -> float:
+def simulation_run(worker: bool, profile: str = "equities") -> float:
     """Simulate five minutes; return messages per second."""
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"instruments": 40, "duration_ns": 5 * MINUTE}
         start = time.perf_counter()
-        simulation = Simulation(
-            SimulationSettings("equities", Path(folder), force=True, **settings)
-        )
+        simulation = Simulation(SimulationSettings(profile, Path(folder), force=True, **settings))
         summary = simulation.run(worker=worker)
         return summary.messages / (time.perf_counter() - start)

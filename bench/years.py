@@ -1,10 +1,14 @@
-"""Growth over years: the cost of the 1,000th ingest, and of finding one instrument."""
+"""Growth over years: the cost of the 1,000th ingest, of one instrument, and of whole days."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +23,8 @@ import pyarrow as pa
 from bench import days, traffic
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, UdpFramer
+from pregao.lake.analytics.run import analyse
+from pregao.lake.books.build import build_books
 from pregao.lake.ingest.maintenance import compact
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.tables import table_specs
@@ -38,6 +44,10 @@ _TEMPLATES = (50, 51, 53, 55, 56, 3, 22, 10)
 _TURNS = 20
 _TABLE = "umdf_order_mbo_50"
 _FIRST = date(2026, 1, 1)
+_BASES, _YOUNG, _TURNS_OF_DAYS = 5, 10, 5
+_YEAR = int(os.environ.get("PREGAO_BENCH_YEAR_DAYS", "250"))
+"""Days of the lake that is compared with one of ten days."""
+_MESSAGES_A_DAY = 100_000
 _INSTRUMENTS, _DAYS, _FILES, _ROWS = 10_000, 30, 9, 120_000
 
 
@@ -47,6 +57,7 @@ def run() -> Iterator[Row]:
         yield from ingests(folder)
         yield from lookups(folder)
         yield from planning(folder)
+        yield from year(folder)
 
 
 class Captures:
@@ -213,3 +224,61 @@ def linked(lake: LakeStore, files: int) -> Iterator[NewFile]:
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).hardlink_to(folder / made.path)
         yield NewFile(made.table, path, made.size, made.rows, (("date", day),), made.stats)
+
+
+def year(folder: Path) -> Iterator[Row]:
+    """Make all tables of simulated days again and again, each on another date; compact them."""
+    bases = [days.simulated(_MESSAGES_A_DAY, seed) for seed in range(11, 11 + _BASES)]
+    old, young = LakeStore(folder / "year"), LakeStore(folder / "young-year")
+    for number in range(_YEAR):
+        add_day(old, bases, folder, number)
+        if number + 1 == _YOUNG:
+            compact(old)
+            shutil.copytree(old.location.path, young.location.path)
+    compact(old)
+    symbol = json.loads((bases[0] / "truth" / "summary.json").read_text(encoding="utf-8"))
+    symbol = symbol["instruments"][1]["symbol"]
+    # Alternating, so that other load on the machine affects both.
+    seconds: dict[str, dict[int, list[float]]] = {}
+    for number in range(_YEAR, _YEAR + _TURNS_OF_DAYS):
+        for lake in (young, old):
+            for what, took in timed_day(lake, bases, folder, number, symbol).items():
+                seconds.setdefault(what, {}).setdefault(id(lake), []).append(took)
+    for what, by_lake in seconds.items():
+        few, many = (statistics.median(by_lake[id(lake)]) for lake in (young, old))
+        yield Row(SECTION, f"{what}, in a lake of {_YEAR} days", many, "s")
+        title = f"  / in a lake of {_YOUNG} days, alternating"
+        yield Row(SECTION, title, many / few, "ratio", "≤ 1.2")
+    size = sum(path.stat().st_size for path in Path(old.location.path).rglob("*.parquet"))
+    yield Row(SECTION, f"Parquet files of {_YEAR} days, before a vacuum", size / 1e6, "MB")
+
+
+def add_day(lake: LakeStore, bases: list[Path], folder: Path, number: int) -> None:
+    """Make all tables of another day."""
+    captures = days.redated(bases[number % len(bases)], folder / "captures", number)
+    ingest(captures, lake.location)
+    build_books(lake.location)
+    analyse(lake)
+    shutil.rmtree(folder / "captures")
+
+
+def timed_day(
+    lake: LakeStore, bases: list[Path], folder: Path, number: int, symbol: str
+) -> dict[str, float]:
+    """Return the seconds of another day, of a book in the tenth, and of a query over all days."""
+    start = time.perf_counter()
+    add_day(lake, bases, folder, number)
+    added = time.perf_counter()
+    summary = json.loads((bases[0] / "truth" / "summary.json").read_text(encoding="utf-8"))
+    day = date.fromisoformat(summary["settings"]["trade_date"]) + timedelta(days=_BASES)
+    book = ["book", symbol, "--lake", lake.location.path, "--at", f"{day}T15:30:00"]
+    subprocess.run([sys.executable, "-m", "pregao", *book], check=True, capture_output=True)
+    shown = time.perf_counter()
+    sql = f"SELECT date, count(*), sum(size) FROM v_trades WHERE symbol = '{symbol}' GROUP BY date"
+    found = DuckdbEngine(lake).query(sql).rows().num_rows
+    read = time.perf_counter() - shown
+    return {
+        "a day of 100,000 messages, all tables": added - start,
+        "pregao book --at of the sixth day": shown - added,
+        "trades of one instrument by day, per day": read / found,
+    }
