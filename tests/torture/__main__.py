@@ -17,7 +17,7 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from tests.torture.faults import KINDS, Fault, draw_faults, read_faults, write_faults
+from tests.torture.faults import KINDS, LAKE_KINDS, Fault, draw_faults, read_faults, write_faults
 from tests.torture.shrink import shrunk
 from tests.torture.whole_market import STEPS, Outcome, run_seed
 
@@ -25,6 +25,8 @@ EVERY = 20
 """One seed of so many is also ingested into a lake."""
 ALL_KINDS = 120
 """So many seeds must have had faults of every kind."""
+ENOUGH_LAKES = 6
+"""So many seeds in lakes must have had every fault of those."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -150,7 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{outcome.virtual_s:.0f} s; {kinds or 'no faults'}; digest {outcome.digest[:16]}",
                 flush=True,
             )
-    missing = set(KINDS) - injected.keys()
+    missing = {*KINDS, *(LAKE_KINDS if totals["in lakes"] >= ENOUGH_LAKES else ())}
+    missing -= injected.keys()
     if totals["seeds"] * chosen.days >= ALL_KINDS and chosen.faults is None and missing:
         print(f"No seed injected: {', '.join(sorted(missing))}")
         totals["failed"] += 1

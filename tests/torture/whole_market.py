@@ -267,8 +267,9 @@ class Market:
                 self.settings, self.journal, self.now + self.clock_ns, DAY,
                 sites=self._any("site reset"),
             )  # fmt: skip
-        except UsageError as error:  # a disk that cannot be read: try again
-            assert "Input/output error" in str(error), error  # noqa: PT017
+        except UsageError as error:  # a disk that cannot be read, or is full: try again
+            reasons = ("Input/output error", "No space left")
+            assert any(each in str(error) for each in reasons), error  # noqa: PT017
             self.down_until = self.now + RESTART_NS
         except KilledError as end:
             self.outcome.injected[str(end)] += 0

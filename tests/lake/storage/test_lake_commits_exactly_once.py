@@ -1,14 +1,20 @@
 """A unit is committed exactly once, despite crashes and concurrent writers."""
 
+import contextlib
 import signal
 from collections import Counter
+from unittest.mock import patch
 
 import pytest
 
 from pregao.errors import UsageError
+from pregao.lake.storage import delta
 from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows
+from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.local_log import LocalLog
 from tests.lake.lake_support import ORDERS, TRADES, counts, ingest_row, python, unit_of, write_file
+from tests.torture.disk import KilledError
 
 STEPS = ["written", "intended", "orders", "trades", "ingests"]
 
@@ -147,6 +153,56 @@ def test_a_process_killed_at_any_step_loses_nothing_and_doubles_nothing(tmp_path
     outcome = commit(lake, "u2", ["c1", "c2"])
     assert outcome.committed is not intended
     assert counts(lake) == seen
+
+
+def commit_until(lake, call):
+    """Commit a unit and end before a call that writes; return whether the commit ended before."""
+    left = [call]
+
+    def counted(function):
+        def wrapped(*arguments, **named):
+            left[0] -= 1
+            if left[0] < 0:
+                raise KilledError("commit")
+            return function(*arguments, **named)
+
+        return wrapped
+
+    with (
+        patch.object(Location, "write_bytes", counted(Location.write_bytes)),
+        patch.object(LocalLog, "commit", counted(LocalLog.commit)),
+        patch.object(delta, "commit_changes", counted(delta.commit_changes)),
+        contextlib.suppress(KilledError),
+    ):
+        assert commit(lake, "u1", ["c1", "c2"]).committed
+    return left[0] >= 0
+
+
+def check_killed_commits(places):
+    """Kill commits before each call in turn, each in its own lake; return the number of calls."""
+    whole = {"orders": 2, "trades": 2, "ingests": 2}
+    for call, place in enumerate(places):
+        lake = LakeStore(place)
+        lake.ensure_tables([ORDERS, TRADES])
+        if commit_until(lake, call):
+            assert counts(lake) == whole
+            break
+        again = LakeStore(place)
+        assert counts(again)["ingests"] == 0
+        begun = again.pending()
+        assert again.roll_forward() == begun  # it reports what it completed
+        assert counts(again) == (whole if begun else dict.fromkeys(whole, 0))
+        assert commit(again, "u2", ["c1", "c2"]).committed is not bool(begun)
+        assert counts(again) == whole
+    return call
+
+
+def test_a_commit_that_ends_before_any_call_is_completed_or_never_was(tmp_path):
+    assert check_killed_commits(tmp_path / str(number) for number in range(99)) >= 4
+
+
+def test_a_commit_on_s3_that_ends_before_any_call_is_completed_or_never_was(s3_endpoint):
+    assert check_killed_commits(f"s3://bucket/lake-{number}" for number in range(99)) >= 4
 
 
 def test_processes_that_roll_forward_concurrently_are_harmless(tmp_path):
