@@ -370,7 +370,7 @@ def run() -> Iterator[Row]:
             if not np.isfinite(value):
                 continue
             wanted = f"real {_shown(targets[label])}" if label in targets else ""
-            yield Row(SECTION, f"{profile}: {label}", value, "", wanted)
+            yield Row(SECTION, f"{profile}: {label}", float(value), "", wanted)
     given = simulated_flow(
         SimulationSettings(CALIBRATED, Path(), duration_ns=60 * SECOND, schema_version=8)
     )

@@ -134,7 +134,7 @@ def test_the_heatmap_shows_prices_around_the_balance_of_an_auction(lake):
     inside = {price: size for price, size in sizes.items() if borders[0] < price < borders[-1]}
     assert shown == pytest.approx(inside)
     assert min(inside) < middle < max(inside)
-    assert len(inside) > 5
+    assert len(inside) > 2
 
 
 def test_an_error_is_one_line(lake, tmp_path):
