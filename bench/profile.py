@@ -32,7 +32,7 @@ PARTS = {
     "planning": ("pregao.lake.ingest.pipeline", "make_plan"),
     "hashing": ("pregao.lake.ingest.task", "block_hashes"),
     "reading captures": ("pregao.capture.block_reader", "BlockReader._block"),
-    "arbitration": ("pregao.lake.ingest.window_decoder", "settle"),
+    "arbitration": ("pregao.lake.ingest.window_decoder", "arbitrate_window"),
     "walking": ("pregao.umdf.bulk_decoder", "Walker.walk"),
     "events": ("pregao.umdf.event_columns", "EventColumns.number"),
     "columns": ("pregao.sbe.columns", "ColumnDecoder.decode"),

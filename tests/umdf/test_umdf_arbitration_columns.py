@@ -132,7 +132,7 @@ def test_the_machine_and_the_columns_agree(first, joined, runs):
     gaps = [one for one in outcomes if isinstance(one, PacketsLost)]
     assert gaps == list(gaps_between([arrivals[at][2] for at in delivered]))
     assert len(outcomes) == len(delivered) + len(doubles) + len(gaps)  # nothing came too late
-    assert columns.nothing_twice == (not doubles)
+    assert columns.no_duplicates == (not doubles)
 
 
 @given(st.integers(1, LAST_SEQUENCE_VERSION), RUNS)
@@ -148,7 +148,7 @@ def test_the_order_is_that_of_the_sequence(first, runs):
 
 def test_one_feed_in_order_is_used_unchanged():
     found = arbitrate(np.arange(5, 9), np.arange(4), np.zeros(4, np.int32))
-    assert found.nothing_twice
+    assert found.no_duplicates
     assert found.order.tolist() == found.leader.tolist() == [0, 1, 2, 3]
     assert found.first.all()
     assert set(found.difference_ns.tolist()) == {NO_OTHER}
@@ -156,7 +156,7 @@ def test_one_feed_in_order_is_used_unchanged():
 
 def test_no_packets_at_all():
     found = arbitrate(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
-    assert found.nothing_twice
+    assert found.no_duplicates
     assert len(found.order) == 0
 
 

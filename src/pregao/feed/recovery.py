@@ -220,16 +220,16 @@ class InstrumentFollower(Generic[T]):
         count = message.rpt_seq or 0
         if emptied or count:
             self._last_item = message.packet_key
-        own = self.count
-        last, was_stale, proven = own.last, own.stale, own.proven
-        step = own.follow(item, count, missing, sound=sound)
+        counter = self.count
+        last, was_stale, proven = counter.last, counter.stale, counter.proven
+        step = counter.follow(item, count, missing, sound=sound)
         changes: list[BookAction[T]] = []
-        if was_stale and not own.stale:
+        if was_stale and not counter.stale:
             changes += self._heal(item, message.packet_key)
         match step:
             case GapStep.GAP:
                 self._count_before_gap = InstrumentCount(
-                    last, was_stale, proven, own.max_messages_per_packet
+                    last, was_stale, proven, counter.max_messages_per_packet
                 )
                 self.gap = self._gap_of(message, self._count_before_gap)
                 self._keep(_Kept(message, missing, sound))
@@ -239,10 +239,10 @@ class InstrumentFollower(Generic[T]):
                 return changes
             case GapStep.RESTART:
                 changes.append(RestartBook(message))
-        if missing > own.proven:
+        if missing > counter.proven:
             self._keep(_Kept(message, missing, sound))
         elif self._kept:
-            self._forget()
+            self._drop_kept()
         if emptied or count:
             self._correct_at = message.packet_key
             if emptied:
@@ -260,7 +260,7 @@ class InstrumentFollower(Generic[T]):
         self.count.follow(GapItem.RESET, 0, missing, sound=sound)
         self._last_item = self._correct_at = packet_key
         changes = self._heal(GapItem.RESET, packet_key) if was_stale else []
-        self._forget()
+        self._drop_kept()
         return changes
 
     def on_inconsistent_update(
@@ -304,14 +304,14 @@ class InstrumentFollower(Generic[T]):
             return []  # it is older than the last correct book
         gap = self.gap
         precedes_gap = not covers(packet_key, PacketKey(*gap.found_at[:2]))
-        stale = self.count
+        count_after_gap = self.count
         if precedes_gap:
             # The snapshot precedes the message that revealed the gap.
             self.count = self._count_before_gap.copy()
         step = self.count.follow(GapItem.SNAPSHOT, count, missing, covered)
         if precedes_gap and step is GapStep.AGREES:
-            stale.proven = max(stale.proven, self.count.proven)
-            self.count = stale
+            count_after_gap.proven = max(count_after_gap.proven, self.count.proven)
+            self.count = count_after_gap
             return []  # the missing messages are after it
         self._correct_at = self._last_item = packet_key
         changes: list[BookAction[T]] = [
@@ -355,7 +355,7 @@ class InstrumentFollower(Generic[T]):
         """Process the kept messages after a packet again."""
         kept = list(self._kept)
         self.gap = None
-        self._forget()
+        self._drop_kept()
         changes: list[BookAction[T]] = []
         for each in kept:
             if not covers(packet_key, each.message.packet_key):
@@ -421,7 +421,7 @@ class InstrumentFollower(Generic[T]):
             limits.used -= 1
             limits.overflows += 1
 
-    def _forget(self) -> None:
+    def _drop_kept(self) -> None:
         """Drop all queued messages."""
         self._limits.used -= len(self._kept)
         self._kept.clear()
@@ -430,7 +430,7 @@ class InstrumentFollower(Generic[T]):
     def _heal(self, by: GapItem, packet_key: PacketKey) -> list[BookAction[T]]:
         """End the gap, if there is one; what was queued since then is not needed."""
         gap, self.gap = self.gap, None
-        self._forget()
+        self._drop_kept()
         return [] if gap is None else [MarkHealed(gap, by, packet_key)]
 
 

@@ -103,7 +103,7 @@ class _Standing(Enum):
 
     AGREES = "it sends the messages of the line with the same numbers"
     UNPROVEN = "its numbers restarted, perhaps at another message than those of the line"
-    APART = "its numbers are not those of the line"
+    DIFFERENT = "its numbers are not those of the line"
 
 
 @dataclass(slots=True)
@@ -118,15 +118,16 @@ class _Feed:
     """Number of consecutive messages with past numbers."""
     back_since_ns: int = 0
     standing: _Standing = _Standing.AGREES
-    behind: tuple[int, int] | None = None
-    """Number and sending time of the line's last message when this feed fell behind it."""
+    lags_since: tuple[int, int] | None = None
+    """Number and sending time of the line's last message when this feed began to lag; None while
+    it does not."""
     unproven: dict[int, LegacyMessage] = field(default_factory=dict)
     """Messages since its numbers restarted, while its standing is unproven."""
 
     def restart(self, version: int, standing: _Standing) -> None:
         """Start the numbers again."""
         self.version, self.highest, self.back = version, 0, 0
-        self.standing, self.behind = standing, None
+        self.standing, self.lags_since = standing, None
         self.unproven.clear()
 
 
@@ -165,7 +166,7 @@ class IncrementalLine:
         them.
         """
         self.counters = LineCounters()
-        self._asked_for = recoverable
+        self._recoverable = recoverable
         self._platform = platform
         self._reader = MessageReader() if reader is None else reader
         self._feeds = {feed: _Feed(Assembler()) for feed in feeds}
@@ -229,7 +230,7 @@ class IncrementalLine:
 
     def tick(self, now_ns: int) -> list[LineEvent]:
         """Advance the clock: declare messages lost that have been missing for too long."""
-        return self._events(list(self._arbiter.expire(now_ns)))
+        return self._to_events(list(self._arbiter.expire(now_ns)))
 
     def give_up(self, now_ns: int) -> list[LineEvent]:
         """Declare the first missing messages lost immediately."""
@@ -240,7 +241,7 @@ class IncrementalLine:
         """Process a datagram of a feed."""
         self.counters.datagrams += 1
         source = self._feeds[feed]
-        events = self._choose(feed, time_ns)
+        events = self._fail_over(feed, time_ns)
         if self._followed not in (None, feed):
             self.counters.ignored += 1
             return events
@@ -249,7 +250,7 @@ class IncrementalLine:
                 message = source.assembler.add(chunk, time_ns)
                 if message is not None:
                     self.counters.messages += 1
-                    events += self._whole(feed, message, time_ns)
+                    events += self._on_message(feed, message, time_ns)
         except DecodeError:
             self.counters.rejected += 1
         return events
@@ -257,9 +258,9 @@ class IncrementalLine:
     def recovered(self, version: int, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
         """Process a message that TCP recovery sent again (002 §6.2)."""
         key = PacketKey(version, message.number)
-        return self._events(self._arbiter.accept(RECOVERY, key, time_ns, message))
+        return self._to_events(self._arbiter.accept(RECOVERY, key, time_ns, message))
 
-    def _choose(self, feed: str, time_ns: int) -> list[LineEvent]:
+    def _fail_over(self, feed: str, time_ns: int) -> list[LineEvent]:
         """Switch to this feed if only one feed is followed and it has fallen silent."""
         if self._followed is None or self._followed == feed:
             return []
@@ -270,16 +271,17 @@ class IncrementalLine:
 
     def _switch(self, feed: str) -> list[LineEvent]:
         """Follow the numbers of another feed: books must be synchronized with its snapshots."""
-        events = self._events(self._give_up())
+        events = self._to_events(self._end_waiting())
         self._begin_version(feed)
         return [*events, LineSwitched(feed)]
 
-    def _whole(self, feed: str, whole: AssembledMessage, time_ns: int) -> list[LineEvent]:
+    def _on_message(self, feed: str, assembled: AssembledMessage, time_ns: int) -> list[LineEvent]:
+        """Process a complete message of a feed."""
         source = self._feeds[feed]
-        original = self._originals.get(whole.number)
-        copy = original is not None and original.payload == whole.payload
+        original = self._originals.get(assembled.number)
+        copy = original is not None and original.payload == assembled.payload
         try:
-            message = original.message if original and copy else self._reader.read(whole)
+            message = original.message if original and copy else self._reader.read(assembled)
         except DecodeError:
             # The message is missing, unless the other feed delivers it.
             self.counters.rejected += 1
@@ -291,12 +293,12 @@ class IncrementalLine:
             source.restart(self._version, _Standing.AGREES if first else _Standing.UNPROVEN)
         if message.type is MsgType.SEQUENCE_RESET:
             self.counters.resets += 1
-            return self._reset(feed, message, time_ns)
+            return self._on_reset(feed, message, time_ns)
         if message.type is MsgType.HEARTBEAT:
             self.counters.heartbeats += 1
         events: list[LineEvent] = []
         if not source.highest and source.version == self._version != 1:
-            self._lead(source)
+            self._choose_leader(source)
         agrees = source.version == self._version and source.standing is _Standing.AGREES
         if not agrees and self.is_dead(time_ns):
             events, agrees = self._switch(feed), True
@@ -306,18 +308,18 @@ class IncrementalLine:
             source.back += 1
             silent = self.is_dead(time_ns) and source.back >= MIN_STEPS_BACK
             if silent or source.back > MAX_STEPS_BACK:
-                events += self._lost_reset(feed, number, time_ns)
+                events += self._on_lost_reset(feed, number, time_ns)
                 agrees = source.standing is _Standing.AGREES
         elif number >= source.highest:
-            if agrees and self._contradicts(source, message):
-                self._restart_apart(source)
+            if agrees and self._contradicts_line(source, message):
+                self._restart_alone(source)
                 agrees = False
-            if agrees and original and self._is_another(original, feed, message):
-                # Books may be mixed already: a message that one feed lost may have come from the
-                # other while it was awaited.
+            if agrees and original and self._contradicts_original(original, feed, message):
+                # Books may contain messages of both already: one that a feed lost may have been
+                # taken from the other while the line waited for it.
                 if time_ns - original.time_ns <= self._max_wait_ns:
                     events += self._switch(original.feed)
-                self._restart_apart(source)
+                self._restart_alone(source)
                 agrees = False
             source.back, source.highest = 0, number
         if not agrees:
@@ -326,7 +328,7 @@ class IncrementalLine:
                 return events + self._compare(feed, message, time_ns)
         events += self._accept(feed, PacketKey(source.version, number), message, time_ns)
         if self._recent.get(number) is message and not copy:
-            self._originals[number] = _Original(feed, time_ns, whole.payload, message)
+            self._originals[number] = _Original(feed, time_ns, assembled.payload, message)
             if len(self._originals) > MAX_COMPARED:
                 del self._originals[next(iter(self._originals))]
         return events
@@ -345,7 +347,7 @@ class IncrementalLine:
         if key == self._heartbeat and message.type is not MsgType.HEARTBEAT:
             # The heartbeat delivered before has the number of this message.
             return self._deliver(key, message, feed, time_ns)
-        events = self._events(self._arbiter.accept(feed, key, time_ns, message))
+        events = self._to_events(self._arbiter.accept(feed, key, time_ns, message))
         if self._disputed:
             for other, source in self._feeds.items():
                 found = source.unproven.get(key.sequence_number)
@@ -357,7 +359,7 @@ class IncrementalLine:
 
     @staticmethod
     def _remember(messages: dict[int, LegacyMessage], message: LegacyMessage) -> None:
-        # A heartbeat may have the number of the message after it, and is the same at any time.
+        # A heartbeat may have the number of the message after it, and all heartbeats are equal.
         if message.type is not MsgType.HEARTBEAT:
             messages.setdefault(message.number, message)
         if len(messages) > MAX_COMPARED:
@@ -366,14 +368,14 @@ class IncrementalLine:
     def _compare(self, feed: str, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
         """Compare a message of a feed whose numbers restarted with that of the line."""
         source = self._feeds[feed]
-        if source.standing is _Standing.APART:
+        if source.standing is _Standing.DIFFERENT:
             return []
         self._remember(source.unproven, message)
         own = self._recent.get(message.number)
         if own is None or message.type is MsgType.HEARTBEAT:
             return []
         if not _are_same(own, message):
-            source.standing = _Standing.APART
+            source.standing = _Standing.DIFFERENT
             source.unproven.clear()
             return []
         waiting = sorted(source.unproven.items())
@@ -386,14 +388,14 @@ class IncrementalLine:
         return events
 
     @staticmethod
-    def _is_another(original: _Original, feed: str, message: LegacyMessage) -> bool:
-        """Whether another feed has given the number of a message to a different one."""
+    def _contradicts_original(original: _Original, feed: str, message: LegacyMessage) -> bool:
+        """Whether another feed has sent a different message with the same number."""
         if original.feed == feed or original.message is message:
             return False
         return message.type is not MsgType.HEARTBEAT and not _are_same(original.message, message)
 
     def _rejoin(self, source: _Feed, message: LegacyMessage) -> None:
-        """Let a feed with the numbers of an earlier version join if a message is of the line.
+        """Compare again a feed with the numbers of an earlier version if a message is the line's.
 
         Its SequenceReset was lost, or the other feed's numbers went back without one.
         """
@@ -407,79 +409,84 @@ class IncrementalLine:
             source.highest = message.number
 
     def _is_past(self, source: _Feed, number: int) -> bool:
+        """Whether the line has passed a number of a feed."""
         expected = self._arbiter.expected
         return expected is not None and (
             version_distance(expected.sequence_version, source.version) < 0
             or number < expected.sequence_number
         )
 
-    def _contradicts(self, source: _Feed, message: LegacyMessage) -> bool:
+    def _contradicts_line(self, source: _Feed, message: LegacyMessage) -> bool:
         """Whether a message was sent after one of the line with a higher number.
 
         Then a site had restarted alone before the line began, so that nothing showed it.
         """
         expected = self._arbiter.expected
         if expected is None or message.number >= expected.sequence_number - 1:
-            source.behind = None
+            source.lags_since = None
             return False
-        source.behind = source.behind or self._last
-        if source.behind is None or message.sending_time_ns is None:
+        source.lags_since = source.lags_since or self._last
+        if source.lags_since is None or message.sending_time_ns is None:
             return False
-        number, sent_ns = source.behind
+        number, sent_ns = source.lags_since
         later_ns = message.sending_time_ns - sent_ns
         return message.number < number and later_ns > MAX_CLOCK_DIFFERENCE_NS
 
-    def _reset(self, feed: str, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
+    def _on_reset(self, feed: str, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
         """Apply a SequenceReset of a feed.
 
-        Both feeds send one if the platform restarts, and only one feed if its site does. Whether
-        the numbers of a feed that follows are those of the line is shown by its messages.
+        Both feeds send one if the platform restarts, and only one feed if its site does. The first
+        reset restarts the line. The messages of the other feed then show whether their numbers are
+        those of the line.
         """
         source = self._feeds[feed]
         if source.version != self._version or source.standing is not _Standing.AGREES:
-            self._restart_apart(source)
+            self._restart_alone(source)
             return []
         if self._arbiter.expected is None:
             return []  # the platform starts: there were no messages before
         if source.highest == 0:
-            if any(each.highest for each in self._of_version()):
-                self._restart_apart(source)
+            if any(each.highest for each in self._current_feeds()):
+                self._restart_alone(source)
             return []  # a repeated reset
-        events = self._events(self._give_up())
+        events = self._to_events(self._end_waiting())
         return events + self._restart(feed, message.new_number, time_ns)
 
-    def _restart_apart(self, source: _Feed) -> None:
-        """Restart the numbers of a feed that the line does not follow."""
-        if not self._disputed:  # messages of before prove nothing
+    def _restart_alone(self, source: _Feed) -> None:
+        """Restart the numbers of one feed; the line goes on with those of the others."""
+        if not self._disputed:  # messages from before the restart prove nothing
             self._recent.clear()
             self._originals.clear()
         source.restart(self._version, _Standing.UNPROVEN)
         source.assembler.reset()
         self._disputed = True
 
-    def _lead(self, source: _Feed) -> None:
-        """Let the feed lead that sends the first message of a version; the others must agree."""
-        own = self._of_version()
+    def _choose_leader(self, source: _Feed) -> None:
+        """Take the numbers of the feed that sends the first message of a version.
+
+        The others may join once they agree with it.
+        """
+        own = self._current_feeds()
         if not any(each.highest for each in own):
             for each in own:
                 each.standing = _Standing.UNPROVEN
             source.standing = _Standing.AGREES
 
-    def _of_version(self) -> list[_Feed]:
+    def _current_feeds(self) -> list[_Feed]:
         return [each for each in self._feeds.values() if each.version == self._version]
 
-    def _lost_reset(self, feed: str, number: int, time_ns: int) -> list[LineEvent]:
+    def _on_lost_reset(self, feed: str, number: int, time_ns: int) -> list[LineEvent]:
         """Restart the numbers of a feed whose SequenceReset was lost."""
         source = self._feeds[feed]
         followed = source.version == self._version and source.standing is _Standing.AGREES
         progress_ns = self._progress_ns
         if followed and (progress_ns is None or progress_ns <= source.back_since_ns):
-            return self._events(self._give_up()) + self._restart(feed, number, time_ns)
-        self._restart_apart(source)
+            return self._to_events(self._end_waiting()) + self._restart(feed, number, time_ns)
+        self._restart_alone(source)
         source.highest = number
         return []
 
-    def _give_up(self) -> list[FeedOutcome[LegacyMessage]]:
+    def _end_waiting(self) -> list[FeedOutcome[LegacyMessage]]:
         """Deliver all held messages and declare the missing ones lost."""
         outcomes: list[FeedOutcome[LegacyMessage]] = []
         while (deadline := self._arbiter.deadline_ns) is not None:
@@ -487,12 +494,14 @@ class IncrementalLine:
         return outcomes
 
     def _restart(self, feed: str, number: int, time_ns: int) -> list[LineEvent]:
+        """Begin the next version, whose first message has a number."""
         self._begin_version(feed)
         self._progress_ns = time_ns
         self._arbiter.heartbeat(self._version, number, 0)
         return [LineRestarted(PacketKey(self._version, number))]
 
     def _begin_version(self, feed: str) -> None:
+        """Begin the next version with the numbers of a feed."""
         self._version = next_version(self._version)
         source = self._feeds[feed]
         source.restart(self._version, _Standing.AGREES)
@@ -506,11 +515,12 @@ class IncrementalLine:
 
     def _new_arbiter(self) -> Arbiter[LegacyMessage]:
         # With a single feed, no other feed can deliver what is missing.
-        alone = self._followed is not None or self._asked_for
+        alone = self._followed is not None or self._recoverable
         feeds = () if alone else tuple(self._feeds)
         return Arbiter(max_wait_ns=self._max_wait_ns, feeds=feeds)
 
-    def _events(self, outcomes: Sequence[FeedOutcome[LegacyMessage]]) -> list[LineEvent]:
+    def _to_events(self, outcomes: Sequence[FeedOutcome[LegacyMessage]]) -> list[LineEvent]:
+        """Convert outcomes of the arbitration to events, and count them."""
         events: list[LineEvent] = []
         for outcome in outcomes:
             match outcome:

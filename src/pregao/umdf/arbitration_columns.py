@@ -32,7 +32,7 @@ class ArbitrationResult:
     """For a first copy, the delay of the next feed's copy; otherwise, or without one, NO_OTHER."""
 
     @property
-    def nothing_twice(self) -> bool:
+    def no_duplicates(self) -> bool:
         """Whether there are no duplicates."""
         return len(self.order) == len(self.first)
 

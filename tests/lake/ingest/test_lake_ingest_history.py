@@ -224,7 +224,7 @@ def test_an_extended_history_equals_that_of_all_rows(first, second):
     before = IngestState()
     before.add(first)
     recalled = IngestState()
-    recalled.recall(json.loads(json.dumps(before.to_json())))
+    recalled.restore(json.loads(json.dumps(before.to_json())))
     assert recalled == before
     recalled.add(second)
     assert recalled == whole

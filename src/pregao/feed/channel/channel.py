@@ -45,8 +45,8 @@ from pregao.umdf.phases import Phases
 from pregao.umdf.sequencing import PacketKey, is_sequence_version, precedes
 from pregao.umdf.streams import Stream
 
-_CLAIMS = (State.VALID, State.EMPTY, State.BUILDING)
-"""States that make a claim about the exchange's book; a silent channel cannot make one."""
+_CLAIMING_STATES = (State.VALID, State.EMPTY, State.BUILDING)
+"""States that state what the exchange's book is now, which is unknown while a channel is silent."""
 
 MIN_OUTDATED_PACKETS = 4
 """Minimum number of outdated packets, with no others for three heartbeats, that shows that sequence
@@ -158,7 +158,7 @@ class Channel:
         content = follower.books.get(security_id)
         state = follower.state(security_id)
         reason = "nothing was received for it" if content is None else content.reason
-        if self._sites.life.down and state in _CLAIMS:
+        if self._sites.life.down and state in _CLAIMING_STATES:
             state, reason = State.UNCONFIRMED, "unconfirmed: the channel is silent"
         content = PriorityBook() if content is None else content
         return ChannelBook(security_id, state, follower.position, reason, content)
@@ -402,8 +402,8 @@ class Channel:
             # Unreadable messages count as a lost packet.
             version, number = packet_key
             emitter.lost_packets(version, number, number)
-        done, self._applied_messages = self._applied_messages, 0
-        follower.deliver(packet, done)
+        applied, self._applied_messages = self._applied_messages, 0
+        follower.deliver(packet, applied)
         counters.delivered += 1
         counters.messages += len(packet.outcomes)
         counters.overflows = self._limits.overflows

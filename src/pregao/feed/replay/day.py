@@ -36,7 +36,7 @@ from pregao.feed.replay.sequence import (
     in_sequence,
     loaded_snapshots,
     rows_of,
-    without_statistics,
+    snapshots_after_lost_statistics,
 )
 from pregao.feed.replay.snapshots import AbsentInstruments, CompleteLoop, Snapshots
 from pregao.feed.replay.statistics import (
@@ -202,7 +202,7 @@ class DayFollower:
                 )
             rows = rows_of(sequence, followed, self.snapshots)
             self.spans.find(sequence, followed, inconsistent.found, day.from_the_start)
-            doubtful = without_statistics(sequence, followed, not len(day.gaps))
+            doubtful = snapshots_after_lost_statistics(sequence, followed, not len(day.gaps))
             providing = np.concatenate([loaded_snapshots(followed), doubtful])
             statistics = self._statistics_in(serials, sequence, providing)
             books = self._play(sequence, followed, rows, statistics, last)

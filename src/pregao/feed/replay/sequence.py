@@ -112,7 +112,7 @@ def in_sequence(
 
     parts = {
         "rank": (rank, reset_rank, snapshot_rank, absent_rank, gap_rank),
-        "place": (
+        "message_serial": (
             keys.message_serial,
             tiled(resets.message_serial),
             of_snapshot(None if snapshots is None else snapshots.message_serial),
@@ -162,7 +162,7 @@ def in_sequence(
             np.full(len(gap_rank), GapItem.GAP, np.uint8),
         ]
     )
-    order = in_order(joined["rank"], joined["place"])
+    order = in_order(joined["rank"], joined["message_serial"])
     sorted_rank = joined["rank"][order]
     columns = messages.books
     time = messages.time
@@ -175,7 +175,7 @@ def in_sequence(
         securities,
         np.searchsorted(sorted_rank, np.arange(instruments + 1)),
         sorted_rank,
-        joined["place"][order],
+        joined["message_serial"][order],
         joined["event"][order],
         joined["sending"][order],
         joined["capture"][order],
@@ -324,15 +324,19 @@ def counts_after(
     return after
 
 
-def without_statistics(sequence: InstrumentSequence, followed: GapSteps, whole: bool) -> Int64Array:
-    """Return the snapshots that books agree with, but before which statistics may be lost.
+def snapshots_after_lost_statistics(
+    sequence: InstrumentSequence, followed: GapSteps, complete: bool
+) -> Int64Array:
+    """Return the snapshots that agree with their books, but whose statistics must be loaded.
+
+    Statistics may have been lost since the instrument's previous snapshot.
 
     Emptying a book makes it valid again, but statistics lost before are not sent again.
-    ``whole`` states that no packet of the channel is missing.
+    ``complete`` states that no packet of the channel is missing.
     """
     step = followed.step
     lost = (step == GapStep.GAP) | (step == GapStep.RESTART)
-    if not whole:
+    if not complete:
         lost |= sequence.item == GapItem.EMPTIED
     total = np.cumsum(lost)
     shown = np.flatnonzero(sequence.snapshot >= 0)

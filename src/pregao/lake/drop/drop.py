@@ -34,7 +34,7 @@ from pregao.lake.drop.selection import (
     read_ingests,
     refuse_needed,
 )
-from pregao.lake.ingest.history import REST, guard, load_ingest_state
+from pregao.lake.ingest.history import REST, guard_key, load_ingest_state
 from pregao.lake.ingest.protocols.umdf import (
     bundled_message_tables,
     instruments_without,
@@ -211,7 +211,7 @@ class _Plan:
         unit_id = self.result.unit_id
         channel_days = self._channel_days()
         guards = [
-            guard(channel_day, self._known.generations.get(channel_day, 0))
+            guard_key(channel_day, self._known.generations.get(channel_day, 0))
             for channel_day in channel_days
         ]
         guards += [

@@ -1,6 +1,6 @@
-"""Runner in local processes, one per core, that stay for the next job.
+"""Runner in local worker processes, one per core, which are kept for later jobs.
 
-Until the first job that is worth starting them, jobs run in this process.
+Jobs run in this process until the first one that is large enough to start workers for.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ way with 1 to 2 million messages.
 """
 MAX_ATTEMPTS = 3
 WORKER_MEMORY = 1 << 30
-"""Memory that a worker may need: no more are started by default than the machine has for."""
+"""Memory that a worker may need, which limits the default number of workers."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class _Worker:
 
 
 class ProcessRunner(Runner):
-    """Runs tasks in worker processes, which start at the first job that is worth it.
+    """Runs tasks in worker processes, which start at the first large job.
 
     If a worker dies, for example because the system has no more memory, its task runs again in a
     new one, up to `MAX_ATTEMPTS` times. A task that an idle worker never received had no attempt.
@@ -61,7 +61,7 @@ class ProcessRunner(Runner):
 
     def __init__(self, workers: int = 0) -> None:
         self._parallelism = workers or _default_workers()
-        self._here = SerialRunner()
+        self._serial = SerialRunner()
         self._server: ForkServer | None = None
         self._idle: list[_Worker] = []
 
@@ -73,7 +73,7 @@ class ProcessRunner(Runner):
     def expect(self, job: Job[Task, Result], messages: int) -> None:
         """Start the server of the workers, in the background, if the job is not small."""
         if messages > SMALL_JOB:
-            self._started(job)
+            self._running_server(job)
 
     def run(
         self,
@@ -88,11 +88,11 @@ class ProcessRunner(Runner):
         """
         small = self._server is None and sum(map(job.messages, tasks)) <= SMALL_JOB
         if len(tasks) < 2 or small:
-            return self._here.run(job, tasks, advanced)
+            return self._serial.run(job, tasks, advanced)
         try:
             results, errors = self._run(job, tasks, advanced)
         except BaseException:
-            # Interrupted, for example: running tasks are of no use any more.
+            # Interrupted, for example: the results of running tasks are not needed any more.
             self.close()
             raise
         if errors:
@@ -100,8 +100,8 @@ class ProcessRunner(Runner):
         return [results[number] for number in range(len(tasks))]
 
     def close(self) -> None:
-        """End the workers, whatever they do; a later job starts them again."""
-        self._here.close()
+        """End the workers, busy or not; a later job starts them again."""
+        self._serial.close()
         server, self._server = self._server, None
         idle, self._idle = self._idle, []
         if server is not None:
@@ -128,18 +128,18 @@ class ProcessRunner(Runner):
                 _send(worker, job, tasks[number])
             for connection in wait(list(running)):
                 number, worker = running[connection]
-                answer = _received(worker)
+                answer = _receive(worker)
                 if answer == RECEIVED:
                     worker.idle = False
                     continue
                 del running[connection]
                 if answer is None:
-                    code = self._ended(worker)
+                    code = self._remove(worker)
                     attempts[number] -= worker.idle
                     if attempts[number] < MAX_ATTEMPTS:
                         waiting.appendleft(number)
                     else:
-                        errors[number] = _died(job, number, len(tasks), code)
+                        errors[number] = _death_error(job, number, len(tasks), code)
                     continue
                 worker.idle = True
                 self._idle.append(worker)
@@ -157,16 +157,16 @@ class ProcessRunner(Runner):
             worker = self._idle.pop()
             if not worker.connection.poll():
                 return worker
-            self._ended(worker)  # killed since its last task
-        return _Worker(*self._started(job).fork())
+            self._remove(worker)  # killed since its last task
+        return _Worker(*self._running_server(job).fork())
 
-    def _started(self, job: Job[Any, Any]) -> ForkServer:
-        """Return the server of the workers; start it at the first job."""
+    def _running_server(self, job: Job[Any, Any]) -> ForkServer:
+        """Return the server that forks the workers; start it if none is running."""
         if self._server is None:
             self._server = ForkServer(job.work, job.prepare)
         return self._server
 
-    def _ended(self, worker: _Worker) -> int:
+    def _remove(self, worker: _Worker) -> int:
         """Remove a worker that has died; return its exit code."""
         worker.connection.close()
         return 0 if self._server is None else self._server.wait(worker.process)
@@ -178,7 +178,7 @@ def _send(worker: _Worker, job: Job[Any, Any], task: Any) -> None:
         worker.connection.send_bytes(pickled)
 
 
-def _received(worker: _Worker) -> bytes | None:
+def _receive(worker: _Worker) -> bytes | None:
     """Return what a worker sent; None if it has died."""
     try:
         return worker.connection.recv_bytes()
@@ -186,7 +186,7 @@ def _received(worker: _Worker) -> bytes | None:
         return None
 
 
-def _died(job: Job[Any, Any], number: int, count: int, code: int) -> PregaoError:
+def _death_error(job: Job[Any, Any], number: int, count: int, code: int) -> PregaoError:
     """Return the error of a task whose workers died."""
     what = f"its worker process exited with {code}"
     if code < 0:

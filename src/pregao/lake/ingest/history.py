@@ -109,7 +109,7 @@ class IngestState:
                 own = [(begin, begin + row["size"] - 1)]
                 self.claimed[file] = joined_runs(self.claimed.get(file, []), own)
             elif not row["content_hash"].startswith(REST):
-                self._note(row["fingerprint"], row["content_hash"])
+                self._add_fingerprint(row["fingerprint"], row["content_hash"])
             self._add_capture(row)
             if row["report"]:
                 self._add_report(json.loads(row["report"]))
@@ -134,7 +134,7 @@ class IngestState:
         return self._hashed.get(file, [])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the history as JSON types, for `recall`."""
+        """Return the history as JSON types, for `restore`."""
         return {
             "roles": [
                 (role.destination, role.stream, role.feed, role.channels, role.protocol)
@@ -152,8 +152,8 @@ class IngestState:
             "hashed": self._hashed,
         }
 
-    def recall(self, facts: Mapping[str, Any]) -> None:
-        """Restore the history from `facts`; must precede any `add`."""
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        """Restore the history from the result of `to_json`; must precede any `add`."""
         for destination, stream, feed, channels, protocol in facts["roles"]:
             role = StoredFlowRole(destination, stream, feed, tuple(channels), protocol)
             self.roles[destination] = role
@@ -171,14 +171,14 @@ class IngestState:
             for file, ranges in facts["hashed"].items()
         }
 
-    def _note(self, fingerprint: str, content_hash: str) -> None:
+    def _add_fingerprint(self, fingerprint: str, content_hash: str) -> None:
         hashes = self.fingerprints.get(fingerprint, "").split()
         self.fingerprints[fingerprint] = " ".join(sorted({*hashes, content_hash}))
 
     def _add_capture(self, stored: Mapping[str, Any]) -> None:
         """Add a capture from a row of ``ingests`` or, in older lakes, from a report."""
         if plain := stored.get("plain_fingerprint"):
-            self._note(plain, stored["content_hash"])
+            self._add_fingerprint(plain, stored["content_hash"])
         if found := stored.get("range_hash"):
             file, begin = _range_of(stored["content_hash"])
             own = (begin, begin + stored["size"], found)
@@ -221,7 +221,7 @@ class IngestState:
             self.generations[channel_day] = self.generations.get(channel_day, 0) + 1
 
 
-def guard(channel_day: str, generation: int) -> str:
+def guard_key(channel_day: str, generation: int) -> str:
     """Return the key that a unit claims, like a capture, to change a channel day exclusively."""
     return f"incremental {channel_day} {generation}"
 
@@ -284,7 +284,7 @@ def _read_cache(lake: LakeStore) -> tuple[IngestState, set[str]]:
     cached: set[str] = set()
     for path in lake.paths(STATE_CACHE.name):
         (row,) = _table(table.join(path), STATE_CACHE.schema.names).to_pylist()
-        state.recall(json.loads(row["facts"]))
+        state.restore(json.loads(row["facts"]))
         cached = set(json.loads(row["files"]))
     return state, cached
 

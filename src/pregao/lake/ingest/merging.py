@@ -190,9 +190,9 @@ class TaskManifest:
     """Messages by flow and kind."""
     damaged: dict[int, str] = field(default_factory=dict)
     """Errors by unreadable capture; if there are any, the rest of the manifest is invalid."""
-    strange: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    time_outliers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Number of packets with outlier times, position and time of the first, by capture."""
-    missed: set[tuple[int, str]] = field(default_factory=set)
+    unread_flows: set[tuple[int, str]] = field(default_factory=set)
     """Captures and flows of protocols whose tasks do not read the capture."""
     memory: int = 0
     """Peak memory of the task's process, in bytes."""

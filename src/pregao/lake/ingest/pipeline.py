@@ -32,7 +32,7 @@ from pregao.lake.ingest.exclusions import (
 from pregao.lake.ingest.feed_assignment import decide_roles
 from pregao.lake.ingest.fingerprint import range_hash
 from pregao.lake.ingest.gaps import write_gaps
-from pregao.lake.ingest.history import IngestState, channel_day_key, guard, load_ingest_state
+from pregao.lake.ingest.history import IngestState, channel_day_key, guard_key, load_ingest_state
 from pregao.lake.ingest.late_packets import RenumberedEvents, renumber_events
 from pregao.lake.ingest.merging import (
     TaskManifest,
@@ -340,7 +340,7 @@ def _learn_streams(
     for manifest in manifests:
         for (flow, kind), count in manifest.evidence.items():
             seen.setdefault((manifest.protocol, flow), Counter())[kind] += count
-        for capture, flow in manifest.missed:
+        for capture, flow in manifest.unread_flows:
             surveys[capture].sighting(owners[flow], flow)
             changed = True
         for capture, statistics in manifest.statistics.items():
@@ -411,7 +411,8 @@ def _commit(
         }
     )
     guards = [
-        guard(channel_day, state.generations.get(channel_day, 0)) for channel_day in channel_days
+        guard_key(channel_day, state.generations.get(channel_day, 0))
+        for channel_day in channel_days
     ]
     rows = _ingest_rows(report)
     unit = CommitUnit(

@@ -236,7 +236,7 @@ def gather(report: IngestReport, manifests: list[TaskManifest]) -> None:
             own = report.captures[capture]
             own.first_time_ns = min(first, own.first_time_ns or first)
             own.last_time_ns = max(last, own.last_time_ns or last)
-        for capture, (count, position, time) in manifest.strange.items():
+        for capture, (count, position, time) in manifest.time_outliers.items():
             packets = (
                 "1 packet has a capture time"
                 if count == 1

@@ -131,17 +131,17 @@ class Payloads:
         def of_packets(values: npt.NDArray[Any], *, same: bool) -> npt.NDArray[Any]:
             return np.full(count, values[packet[0]], values.dtype) if same else values[packet]
 
-        same = packets.same
-        role = of_packets(packets.role, same=same.role)
-        capture = of_packets(packets.capture, same=same.capture)
+        constant = packets.constant
+        role = of_packets(packets.role, same=constant.role)
+        capture = of_packets(packets.capture, same=constant.capture)
         difference = pa.nulls(count, pa.int64())
-        if not same.difference or packets.difference_ns[packet[0]] >= 0:
+        if not constant.difference or packets.difference_ns[packet[0]] >= 0:
             values = packets.difference_ns[packet]
             difference = null_where(values, values < 0)
         return [
-            pa.array(of_packets(packets.channel, same=same.channel)),
+            pa.array(of_packets(packets.channel, same=constant.channel)),
             self.names.streams(role),
-            pa.array(of_packets(packets.version, same=same.version)),
+            pa.array(of_packets(packets.version, same=constant.version)),
             null_where(number, number == 0),
             pa.array(index),
             null_where(event, event < 0),

@@ -122,7 +122,7 @@ class _Run:
         prepare(task.schema_files)
         self.protocol = PROTOCOLS[task.protocol]
         self.roles = list(task.roles)
-        self.lines = {role.destination: number for number, role in enumerate(self.roles)}
+        self.role_numbers = {role.destination: number for number, role in enumerate(self.roles)}
         channels = None if task.channels is None else frozenset(task.channels)
         self.decoder = WindowDecoder(
             self.protocol, self.roles, list(task.capture_ids), task.schema_files, channels
@@ -135,10 +135,10 @@ class _Run:
         pieces = self.task.pieces
         if all(piece.start is not None for piece in pieces):
             chunks = [chunk for piece in pieces for chunk in self.chunks(piece)]
-            self.window(chunks, dict(self.task.bounds))
+            self.decode_window(chunks, dict(self.task.bounds))
         else:
             for chunks, bounds in self.windows():
-                self.window(chunks, bounds)
+                self.decode_window(chunks, bounds)
                 self.flush()
         self.flush()
         for piece in pieces:
@@ -153,15 +153,16 @@ class _Run:
     def chunks(self, piece: TaskRange) -> Iterator[PacketChunk]:
         """Yield the packets of a piece, with those around it as context."""
         try:
-            yield from self.stretches(piece)
+            yield from self.sections(piece)
         except CaptureError as error:
             if not self.task.skip_damaged:
                 raise
             self.manifest.damaged[piece.capture] = str(error)
 
-    def stretches(self, piece: TaskRange) -> Iterator[PacketChunk]:
+    def sections(self, piece: TaskRange) -> Iterator[PacketChunk]:
+        """Yield the packets of the bytes before, in and after a piece."""
         if piece.start is None:
-            yield from self.blocks(piece.capture, None, None, owned=True)
+            yield from self.section(piece.capture, None, None, owned=True)
             return
         # A growing file is read up to its size at the time of planning.
         stop = self.task.sizes[piece.capture] if piece.end is None else piece.end
@@ -171,11 +172,12 @@ class _Run:
             (piece.end, piece.read_to, False),
         ):
             if start is not None and (end is None or start < end):
-                yield from self.blocks(piece.capture, start, end, owned=owned)
+                yield from self.section(piece.capture, start, end, owned=owned)
 
-    def blocks(
+    def section(
         self, capture: int, start: int | None, end: int | None, *, owned: bool
     ) -> Iterator[PacketChunk]:
+        """Yield the packets of one section of a capture, a block at a time."""
         counted = owned and capture in self.task.counted
         with ExitStack() as opened:
             source: Any = self.task.captures[capture].source
@@ -190,8 +192,10 @@ class _Run:
             for unfiltered in reader:
                 if len(numbers) < len(reader.flows):
                     names = [self.protocol.flow_name(flow) for flow in reader.flows]
-                    numbers = np.array([self.role(name, capture) for name in names], np.int32)
-                times = self.note(capture, unfiltered, owned=owned, counted=counted)
+                    numbers = np.array(
+                        [self.role_number(name, capture) for name in names], np.int32
+                    )
+                times = self.usable_times(capture, unfiltered, owned=owned, counted=counted)
                 block, times = _without(unfiltered, times, numbers[unfiltered.flow] < 0)
                 if owned:
                     self.manifest.sums.read += len(block)
@@ -219,30 +223,32 @@ class _Run:
                 plain.finish()
                 self.manifest.plain[capture] = (plain.content_hash, plain.fingerprint)
 
-    def role(self, flow: str, capture: int) -> int:
+    def role_number(self, flow: str, capture: int) -> int:
         """Return the index of a flow's role; -1 if it is another protocol's.
 
         A flow that is not in the plan is unknown and belongs to the protocol that counts the
         capture. The reader of a protocol over TCP yields only flows that it detected.
         """
         own, counted = self.protocol.name, capture in self.task.counted
-        number = self.lines.get(flow)
+        number = self.role_numbers.get(flow)
         if number is None:
             over_tcp = self.protocol.transport == "tcp"
             if not counted and not over_tcp:
                 return -1
-            number = self.lines[flow] = len(self.roles)
+            number = self.role_numbers[flow] = len(self.roles)
             stream = self.protocol.stream_of({}) if over_tcp else UNKNOWN_STREAM
             self.roles.append(FlowRole(flow, stream, FIRST_FEED if over_tcp else "", own))
         owner = self.roles[number].protocol
         if owner == own:
             return number
         if counted and owner not in self.task.readers[capture]:
-            self.manifest.missed.add((capture, flow))
+            self.manifest.unread_flows.add((capture, flow))
         return -1
 
-    def note(self, capture: int, block: PacketBlock, *, owned: bool, counted: bool) -> Int64Array:
-        """Return the times of a block without outliers; report these if the capture is counted."""
+    def usable_times(
+        self, capture: int, block: PacketBlock, *, owned: bool, counted: bool
+    ) -> Int64Array:
+        """Return the times of a block, with outliers replaced; add both to the manifest."""
         times, outliers = sensible_times(block.time_ns)
         if owned and len(block):
             first, last = int(times.min()), int(times.max())
@@ -250,8 +256,8 @@ class _Run:
             self.manifest.spans[capture] = (min(first, span[0]), max(last, span[1]))
         if counted and len(outliers):
             position, time = int(block.position[outliers[0]]), int(block.time_ns[outliers[0]])
-            before = self.manifest.strange.get(capture, (0, position, time))
-            self.manifest.strange[capture] = (before[0] + len(outliers), *before[1:])
+            before = self.manifest.time_outliers.get(capture, (0, position, time))
+            self.manifest.time_outliers[capture] = (before[0] + len(outliers), *before[1:])
         return times
 
     def hash(self, piece: TaskRange) -> None:
@@ -266,7 +272,7 @@ class _Run:
 
     # Windows
 
-    def window(self, chunks: list[PacketChunk], bounds: dict[int, KeyBounds]) -> None:
+    def decode_window(self, chunks: list[PacketChunk], bounds: dict[int, KeyBounds]) -> None:
         """Decode a window and add its result."""
         decoded = self.decoder.decode(chunks, bounds, self.task.covered)
         self.manifest.sums.add(decoded.sums)
@@ -292,26 +298,26 @@ class _Run:
     def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, KeyBounds]]]:
         """Yield windows over captures that cannot be split, read interleaved in order of time.
 
-        A window ends at a time that every capture has passed by more than the skew. It owns the
-        packets up to that time, and the keys below the first key after it.
+        A window ends at a cut: a time that every capture has passed by more than the skew. It owns
+        the packets since the previous cut, and the keys below the first key after its own.
         """
         readers = [_Reader(self.chunks(piece)) for piece in self.task.pieces]
         pending: list[PacketChunk] = []
         low: dict[int, PacketKey] = {}
-        ended = -1
+        previous_cut = -1
         while True:
             open_readers = [reader for reader in readers if reader.open]
             cut = min((reader.last_time for reader in open_readers), default=_FOREVER)
             cut = cut if cut == _FOREVER else cut - self.task.skew_ns
             pending_bytes = sum(len(chunk.block.buffer) for chunk in pending)
-            if open_readers and (pending_bytes < self.task.window_bytes or cut <= ended):
+            if open_readers and (pending_bytes < self.task.window_bytes or cut <= previous_cut):
                 chunk = min(open_readers, key=lambda reader: reader.last_time).next()
                 if chunk is not None:
                     pending.append(chunk)
                 continue
             for chunk in pending:
                 times = chunk.time_ns
-                chunk.owned = (times > ended) & (times <= cut)
+                chunk.owned = (times > previous_cut) & (times <= cut)
             high = self.first_keys(pending, cut, low)
             yield (
                 pending.copy(),
@@ -320,7 +326,7 @@ class _Run:
             if not open_readers:
                 return
             low |= high
-            ended = cut
+            previous_cut = cut
             keep = cut - self.task.skew_ns
             pending = [c for c in pending if len(c.block) and c.time_ns.max() > keep]
 
@@ -333,10 +339,10 @@ class _Run:
         of_feeds = np.array([role.stream in self.protocol.arbitrated for role in self.roles])
         for chunk in chunks:
             channels, versions, numbers = chunk.keys[:3]
-            late = (chunk.time_ns > cut) & of_feeds[chunk.role]
-            late &= (channels >= 0) & (numbers > 0)
-            for channel in distinct(channels[late]):
-                rows = np.flatnonzero(late & (channels == channel))
+            after_cut = (chunk.time_ns > cut) & of_feeds[chunk.role]
+            after_cut &= (channels >= 0) & (numbers > 0)
+            for channel in distinct(channels[after_cut]):
+                rows = np.flatnonzero(after_cut & (channels == channel))
                 if timed:
                     sent, captured = chunk.keys.sending_time_ns[rows], chunk.time_ns[rows]
                     key = timed_key(int(timed_keys(numbers[rows], sent, captured).min()))
@@ -355,17 +361,18 @@ class _Run:
     # Writing
 
     def flush(self) -> None:
-        """Write large tables as files, and stage small ones for merging with other tasks'."""
+        """Save the rows decoded so far."""
         for (table, day), parts in sorted(self.rows.items()):
-            self.keep(table, day, joined_rows(parts))
+            self.save(table, day, joined_rows(parts))
         schema = pa.schema([entry for entry in REJECTS if entry.name != DATE])
         for day, rejects in sorted(self.rejects.items()):
             table = self.protocol.account_table("rejects")
-            self.keep(table, day, pa.Table.from_pylist(rejects, schema=schema))
+            self.save(table, day, pa.Table.from_pylist(rejects, schema=schema))
         self.rows.clear()
         self.rejects.clear()
 
-    def keep(self, table: str, day: int, data: Any) -> None:
+    def save(self, table: str, day: int, data: Any) -> None:
+        """Write a large table as a file; stage a small one, to be merged with other tasks'."""
         rule = self.protocol.latest.get(table)
         if rule is not None:
             data = rule(data)
@@ -408,7 +415,7 @@ def _bytes(task: IngestTask) -> int:
 
 
 def estimated_messages(size: int) -> int:
-    """Return the estimated number of messages in captures of so many bytes."""
+    """Return the estimated number of messages in captures of ``size`` bytes."""
     return size // _BYTES_PER_MESSAGE
 
 

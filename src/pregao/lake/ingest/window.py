@@ -99,10 +99,10 @@ class WindowPackets:
     number: Int64Array
     sending_time_ns: Int64Array
     last: Int64Array | None = None
-    """Last sequence numbers of packets that may have several; see `protocol.Keys`."""
+    """Last sequence numbers of packets that may have several; see `PayloadKeys`."""
     first: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     """Whether the packet is the first with its key; always true without a key."""
-    mine: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
+    owns_key: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     """Whether the window owns its key, or the packet itself if it has no key."""
     covered: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     """Whether an earlier ingest has received its key."""
@@ -118,20 +118,20 @@ class WindowPackets:
     days: Int64Array | None = None
     """Cached result of `days_of`."""
 
-    known_same: WindowConstants | None = None
+    _constant: WindowConstants | None = None
 
     def __len__(self) -> int:
         return len(self.row)
 
     @property
-    def same(self) -> WindowConstants:
-        """Constant columns; valid after `settle`."""
-        if self.known_same is None:
+    def constant(self) -> WindowConstants:
+        """Constant columns; valid after `arbitrate_window`."""
+        if self._constant is None:
             columns = (self.role, self.capture, self.channel, self.version, self.difference_ns)
-            self.known_same = WindowConstants(
+            self._constant = WindowConstants(
                 *(bool((column == column[:1]).all()) for column in columns)
             )
-        return self.known_same
+        return self._constant
 
 
 def packets_of(chunks: list[PacketChunk]) -> WindowPackets:
@@ -191,7 +191,7 @@ def days_of(packets: WindowPackets) -> Int64Array:
     return packets.days
 
 
-def settle(
+def arbitrate_window(
     packets: WindowPackets,
     roles: list[FlowRole],
     arbitrated: frozenset[str],
@@ -209,7 +209,7 @@ def settle(
     """
     count = len(packets)
     packets.first = np.ones(count, np.bool_)
-    packets.mine = packets.owned.copy()
+    packets.owns_key = packets.owned.copy()
     packets.covered = np.zeros(count, np.bool_)
     packets.difference_ns = np.full(count, NO_OTHER, np.int64)
     packets.leader = np.arange(count)
@@ -235,22 +235,22 @@ def settle(
             arbitration_keys, packets.time_ns[rows], feeds[packets.role[rows]], outside
         )
         accepted.append(rows[found.order])
-        if not found.nothing_twice:
+        if not found.no_duplicates:
             packets.first[rows] = found.first
             packets.difference_ns[rows] = found.difference_ns
             packets.leader[rows] = rows[found.leader]
-        mine = np.ones(len(rows), np.bool_)
+        own_keys = np.ones(len(rows), np.bool_)
         bounded = keys
         if timed_versions:
             sending, time = packets.sending_time_ns[rows], packets.time_ns[rows]
             bounded, base = timed_keys(packets.number[rows], sending, time), TIMED
         if limits.low is not None:
-            mine &= bounded >= bound_of(limits.low, base)
+            own_keys &= bounded >= bound_of(limits.low, base)
         if limits.high is not None:
-            mine &= bounded < bound_of(limits.high, base)
+            own_keys &= bounded < bound_of(limits.high, base)
         if outside is not None:
-            mine &= ~outside[found.leader]
-        packets.mine[rows] = mine
+            own_keys &= ~outside[found.leader]
+        packets.owns_key[rows] = own_keys
         packets.covered[rows] = _covered(packets, rows, channel, covered)
     return accepted, np.flatnonzero(~keyed & packets.owned)
 

@@ -27,13 +27,13 @@ from pregao.lake.ingest.window import (
     PacketChunk,
     WindowPackets,
     all_same,
+    arbitrate_window,
     by_day,
     days_of,
     distinct,
     packed,
     packets_of,
     runs_and_starts,
-    settle,
     spans_and_starts,
 )
 
@@ -65,7 +65,7 @@ class WindowDecoder:
         if not len(packets):
             return WindowRows()
         arbitrated = self.protocol.arbitrated
-        accepted, rest = settle(
+        accepted, rest = arbitrate_window(
             packets, self.names.roles, arbitrated, bounds, covered,
             timed_versions=self.protocol.timed_versions,
         )  # fmt: skip
@@ -73,7 +73,7 @@ class WindowDecoder:
         filtered = self._filtered(packets)
         buffer, offsets = packed(chunks, packets, indices)
         chunks.clear()
-        emit = (packets.mine & ~packets.covered & ~filtered)[indices]
+        emit = (packets.owns_key & ~packets.covered & ~filtered)[indices]
         if packets.far is not None:
             emit &= ~packets.far[indices]
         channels = [len(rows) for rows in accepted]
@@ -85,17 +85,18 @@ class WindowDecoder:
             for payload in np.flatnonzero((packets.far & packets.owned)[indices]).tolist():
                 start = int(offsets[payload])
                 payloads.reject(payload, None, start, start + int(payloads.length[payload]), FAR)
-        self._packets(payloads, walk, filtered)
-        self._account(payloads, filtered)
+        self._add_packet_rows(payloads, walk, filtered)
+        self._count_keys(payloads, filtered)
         return payloads.result
 
     def _filtered(self, packets: WindowPackets) -> BoolArray:
+        """Return a mask of the packets of channels that are not ingested."""
         if self.channels is None:
             return np.zeros(len(packets), np.bool_)
         selected = np.isin(packets.channel, np.array(sorted(self.channels), np.int16))
         return ~selected & (packets.channel >= 0)
 
-    def _packets(self, payloads: Payloads, walk: WalkResult, filtered: BoolArray) -> None:
+    def _add_packet_rows(self, payloads: Payloads, walk: WalkResult, filtered: BoolArray) -> None:
         """Add a row for every owned packet, and the coverage of the feeds."""
         packets, chosen, result = payloads.packets, payloads.chosen, payloads.result
         names, account = self.names, self.protocol.account_table("packets")
@@ -140,10 +141,10 @@ class WindowDecoder:
         result.sums.packets.update(dict(zip(PACKET_OUTCOMES, tally.tolist(), strict=True)))
         numbered = self._numbered(packets)
         owned = numbered & packets.owned & ~filtered
-        self._coverage(result.coverage, result.starts, packets, owned)
+        self._add_coverage(result.coverage, result.starts, packets, owned)
         if packets.outside is not None:
             outside = numbered & packets.outside
-            self._coverage(result.around, result.starts, packets, outside)
+            self._add_coverage(result.around, result.starts, packets, outside)
 
     def _numbered(self, packets: WindowPackets) -> BoolArray:
         """Return a mask of the packets that use sequence numbers of an arbitrated stream."""
@@ -154,19 +155,20 @@ class WindowDecoder:
         uses_one: BoolArray = (packets.last > 0) & of_feeds[packets.role] & (packets.channel >= 0)
         return packets.keyed | uses_one
 
-    def _coverage(
+    def _add_coverage(
         self,
         coverage: FeedCoverage,
         starts: RunStarts,
         packets: WindowPackets,
-        which: BoolArray,
+        mask: BoolArray,
     ) -> None:
-        rows = np.flatnonzero(which)
+        """Add the runs of numbers of some packets, and when each run started."""
+        rows = np.flatnonzero(mask)
         if not len(rows):
             return
-        days, same_of_all = days_of(packets), packets.same
-        one = same_of_all.role and same_of_all.channel and same_of_all.version and all_same(days)
-        labelled = rows[:1] if one else rows
+        days, constant = days_of(packets), packets.constant
+        one_label = constant.role and constant.channel and constant.version and all_same(days)
+        labelled = rows[:1] if one_label else rows
         label = (
             days[labelled] << 40
             | packets.role[labelled].astype(np.int64) << 24
@@ -174,16 +176,17 @@ class WindowDecoder:
             | packets.version[labelled]
         )
         for value in distinct(label):
-            same = rows if one else rows[label == value]
+            same = rows if one_label else rows[label == value]
             role = self.names.roles[value >> 24 & 0xFFFF]
             key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
             runs = _runs(packets, same)
             coverage[key] = joined_runs(coverage.get(key, []), [run[:2] for run in runs])
-            # Capture time of each run's first packet, which is the packet after a gap.
+            # Capture time of each run's first packet, mask is the packet after a gap.
             times = packets.time_ns[same]
             merge_first_times(starts, key, ((first, int(times[at])) for first, _, at in runs))
 
-    def _account(self, payloads: Payloads, filtered: BoolArray) -> None:
+    def _count_keys(self, payloads: Payloads, filtered: BoolArray) -> None:
+        """Count the keys received and decoded, and duplicates that differ from the first copy."""
         packets, sums = payloads.packets, payloads.result.sums
         fresh = packets.keyed & ~packets.covered & ~filtered
         sums.keyed_first += int((fresh & packets.first & packets.owned).sum())

@@ -102,20 +102,20 @@ class RequestRouter:
         if request.segment not in self._segments:
             session = self._session(request.session)
             text = f"marketSegmentID {request.segment} is not a segment of this market"
-            _reject(session, event, other_requests.OTHER, text, now_ns)
+            _send_business_reject(session, event, other_requests.OTHER, text, now_ns)
             return
         if request.session in self._restricted:
             session = self._session(request.session)
             fault = order_fault(session.account, request)
             if fault is not None:
-                _reject(session, event, NOT_AUTHORIZED, fault, now_ns)
+                _send_business_reject(session, event, NOT_AUTHORIZED, fault, now_ns)
                 return
         name = event.name
         new = name in _NEW_ORDERS
         described = self._reporting.orders
         reject = order_requests.refusal(self._engine.market, request, described, new=new)
         if reject is not None:
-            self._refuse(request, reject, new=new, now_ns=now_ns)
+            self._send_order_reject(request, reject, new=new, now_ns=now_ns)
             return
         command: Command
         if isinstance(request, OrderCancelRequest):
@@ -144,11 +144,13 @@ class RequestRouter:
             self._engine.market,
             self._segments,
             lambda command, context: self.apply(command, now_ns, context),
-            lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
+            lambda request, reject: self._send_order_reject(
+                request, reject, new=True, now_ns=now_ns
+            ),
             now_ns,
         )
 
-    def _refuse(
+    def _send_order_reject(
         self,
         request: OrderRequest | OrderCancelRequest,
         reject: reject_codes.Reject,
@@ -156,7 +158,7 @@ class RequestRouter:
         new: bool,
         now_ns: int,
     ) -> None:
-        """Send the reject of a request that does not reach the market."""
+        """Send the ExecutionReport_Reject of a request that does not reach the market."""
         if new:
             response = CxlRejResponseTo.NEW
         elif isinstance(request, OrderCancelRequest):
@@ -177,9 +179,9 @@ class RequestRouter:
         self._reporting.send_reports(reports, RequestContext(request), now_ns)
 
 
-def _reject(
+def _send_business_reject(
     session: GatewaySession, event: RequestReceived, code: int, text: str, now_ns: int
 ) -> None:
-    """Send a BusinessMessageReject for a frequent request, which was not decoded as a message."""
+    """Send a BusinessMessageReject; a frequent request is decoded as a message only for this."""
     message = session.messages.decode(event.frame)
     session.reject(event.name, message, event.frame.data, code, text, now_ns)
