@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pregao.errors import UsageError
 from pregao.safe_io.documents import (
     MAX_DEPTH,
     DocumentError,
+    SettingsTable,
     parse_json,
     parse_toml,
     read_document,
     read_file,
+    read_tables,
 )
 
 VALUES = st.recursive(
@@ -107,3 +110,60 @@ def test_only_regular_files_are_read_and_no_descriptor_stays_open(tmp_path, kind
     after = os.dup(0)
     os.close(after)
     assert after == free
+
+
+@pytest.mark.parametrize(
+    ("entries", "read", "error"),
+    [
+        ({"gatway": 1}, lambda t: t.only(["gateway"]),
+         "gatway is not a known entry. Did you mean gateway?"),
+        ({"x": 1}, lambda t: t.only(["gateway", "feed"]),
+         "x is not a known entry. Entries are gateway, feed."),
+        ({"feed": 5}, lambda t: t.inside("feed"), "feed must be a table, was 5."),
+        ({"feed": {"a": 1}}, lambda t: t.inside("feed", ["b"]),
+         "feed.a is not a known entry. Entries are b."),
+        ({"feed": {"a": ""}}, lambda t: t.inside("feed").text("a"),
+         "feed.a must be a non-empty string, was ''."),
+        ({}, lambda t: t.text("a"), "a must be a non-empty string, was None."),
+        ({"a": 1}, lambda t: t.flag("a"), "a must be true or false, was 1."),
+        ({"a": True}, lambda t: t.whole("a", 0),
+         "a must be an integer from 0 to 4611686018427387904, was True."),
+        ({"a": 7}, lambda t: t.whole("a", 1, 6), "a must be an integer from 1 to 6, was 7."),
+        ({"a": ["x", 1]}, lambda t: t.several("a", str),
+         "a must be a list such as [\"BVMF\"], was ['x', 1]."),
+    ],
+)  # fmt: skip
+def test_an_invalid_setting_is_named_with_its_value_and_bounds(entries, read, error):
+    with pytest.raises(UsageError) as raised:
+        read(SettingsTable("x.toml", entries))
+    assert str(raised.value) == f"x.toml: {error}"
+
+
+def test_settings_are_read_by_type():
+    table = SettingsTable("x.toml", {"feed": {"on": True, "name": "a", "n": 3, "ids": [1, 2]}})
+    feed = table.inside("feed", ["on", "name", "n", "ids"])
+    assert (feed.flag("on"), feed.flag("off"), feed.text("name"), feed.whole("n", 3, 3)) == (
+        True, False, "a", 3,
+    )  # fmt: skip
+    assert (feed.several("ids", int), feed.several("no", int)) == ({1, 2}, None)
+    assert feed.optional_text("no") is None
+    assert "n" in feed
+    assert table.inside("none").entries == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("a.toml", None, "there is no such file."),
+        ("a.toml", "a =", "is not valid TOML: "),
+        ("a.json", "{", "is not valid JSON: "),
+        ("a.json", "[1]", "must contain a table of settings."),
+    ],
+)
+def test_a_file_of_settings_that_cannot_be_read_is_named(tmp_path, name, text, error):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        read_tables(path)
+    assert str(raised.value).startswith(f"{path}: {error}")

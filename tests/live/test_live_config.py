@@ -82,7 +82,7 @@ def test_some_channels_can_be_chosen():
     ("before", "after", "words"),
     [
         ("interface", "interfaces", "interfaces is not a known entry. Did you mean interface"),
-        ('"lo"', "7", "interface must be a string, was 7"),
+        ('"lo"', "7", "interface must be a non-empty string, was 7"),
         ("1_000_000", "1", "buffer_bytes must be an integer from 4096"),
         ("channel.51", "channel.300", r"channel\.300 is not a channel: .* 0 to 255"),
         ("channel.51", "channel.x", r"channel\.x is not a channel"),

@@ -36,15 +36,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pregao.errors import PregaoError, UsageError
 from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.legacy.streams import PLATFORMS
-from pregao.name_matching import did_you_mean
 from pregao.net.addresses import Address, parse_address
 from pregao.net.sockets import BUFFER_BYTES
-from pregao.safe_io.documents import DocumentError, parse_toml, read_document
+from pregao.safe_io.documents import SettingsTable, read_tables
 from pregao.umdf.streams import Stream
 from pregao.units import parse_duration
 
@@ -162,115 +161,51 @@ class LiveConfig:
 def read_config(path: str | Path) -> LiveConfig:
     """Read a configuration from a TOML file."""
     path = Path(path)
-    try:
-        data = parse_toml(read_document(path))
-    except FileNotFoundError:
-        raise UsageError(f"{path}: there is no such file.") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
-    except DocumentError as error:
-        raise UsageError(f"{path}: is not valid TOML: {error}.") from None
-    return parse_config(data, str(path))
+    return parse_config(read_tables(path), str(path))
 
 
 def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> LiveConfig:
     """Build a configuration from parsed TOML; ``name`` appears in error messages."""
-    reading = _Reading(name, "")
-    reading.names(data, _TOP)
-    interface = reading.text(data, "interface")
-    buffer = data.get("buffer_bytes", BUFFER_BYTES)
-    if not _is_whole(buffer) or not _MIN_BUFFER <= buffer <= _MAX_BUFFER:
-        reading.fail(
-            "buffer_bytes",
-            f"must be an integer from {_MIN_BUFFER} to {_MAX_BUFFER}, was {buffer!r}",
-        )
-    spin, realtime = reading.switch(data, "spin"), reading.switch(data, "realtime")
-    tables = reading.table(data, "channel")
-    if not tables:
+    top = SettingsTable(name, data)
+    top.only(_TOP)
+    interface = top.optional_text("interface")
+    buffer = BUFFER_BYTES
+    if "buffer_bytes" in top:
+        buffer = top.whole("buffer_bytes", _MIN_BUFFER, _MAX_BUFFER)
+    spin, realtime = top.flag("spin"), top.flag("realtime")
+    numbered = top.inside("channel")
+    if not numbered.entries:
         raise UsageError(
             f"{name} has no channels: add tables such as [channel.51.incremental] with "
             'A = "233.252.14.1:30511".'
         )
     channels, lines, processes, recoveries = [], [], {}, {}
-    for number, table in tables.items():
-        inside = reading.inside(f"channel.{number}")
+    for number in numbered.entries:
         if not (number.isascii() and number.isdigit() and len(number) <= 3 and int(number) <= 0xFF):
-            inside.fail("", "is not a channel: channels are numbered from 0 to 255")
+            numbered.fail(number, "is not a channel: channels are numbered from 0 to 255")
         if number != str(int(number)):
-            inside.fail("", f"is not a channel: write its number as {int(number)}")
-        if not isinstance(table, Mapping):
-            inside.fail("", f"must be a table, was {table!r}")
-        own = list(_lines(inside, int(number), table, interface))
-        channels.append(_settings(inside, int(number), table, own))
+            numbered.fail(number, f"is not a channel: write its number as {int(number)}")
+        table = numbered.inside(number)
+        own = list(_lines(table, int(number), interface))
+        channels.append(_settings(table, int(number), own))
         lines += own
-        process = inside.text(table, "process")
+        process = table.optional_text("process")
         if process is not None:
             processes[int(number)] = process
         if "recovery" in table:
-            recoveries[int(number)] = _recovery(inside, table)
+            recoveries[int(number)] = _recovery(table.inside("recovery"))
     _check_distinct(name, lines)
     return LiveConfig(
         tuple(channels), tuple(lines), buffer, name, spin, processes, recoveries, realtime
     )
 
 
-class _Reading:
-    """A table of the file, with its path for error messages."""
-
-    def __init__(self, name: str, at: str) -> None:
-        self._name = name
-        self._at = at
-
-    def inside(self, table: str) -> _Reading:
-        """Return a nested table."""
-        return _Reading(self._name, f"{self._at}.{table}" if self._at else table)
-
-    def fail(self, entry: str, why: str) -> NoReturn:
-        """Raise a `UsageError` that names the entry."""
-        where = ".".join(part for part in (self._at, entry) if part)
-        end = "" if why.endswith("?") else "."
-        raise UsageError(f"{self._name}: {where} {why}{end}") from None
-
-    def names(self, table: Mapping[str, Any], known: Iterable[str]) -> None:
-        """Reject entries with unknown names."""
-        known = list(known)
-        for entry in table:
-            if entry not in known:
-                entries = f" Entries are {', '.join(known)}"
-                hint = did_you_mean(entry, known, 1, otherwise=entries)
-                self.fail(entry, f"is not a known entry.{hint}")
-
-    def switch(self, table: Mapping[str, Any], name: str) -> bool:
-        """Return a boolean entry, False if it is missing."""
-        value = table.get(name, False)
-        if not isinstance(value, bool):
-            self.fail(name, f"must be true or false, was {value!r}")
-        return value
-
-    def text(self, table: Mapping[str, Any], entry: str) -> str | None:
-        """Return a string entry, or None if it is missing."""
-        value = table.get(entry)
-        if value is not None and not isinstance(value, str):
-            self.fail(entry, f"must be a string, was {value!r}")
-        return value
-
-    def table(self, table: Mapping[str, Any], entry: str) -> Mapping[str, Any]:
-        """Return a table, empty if it is missing."""
-        value = table.get(entry, {})
-        if not isinstance(value, Mapping):
-            self.fail(entry, f"must be a table, was {value!r}")
-        return value
-
-
-def _lines(
-    reading: _Reading, channel: int, table: Mapping[str, Any], interface: str | None
-) -> Iterator[Line]:
+def _lines(table: SettingsTable, channel: int, interface: str | None) -> Iterator[Line]:
     for stream in STREAMS:
-        inside = reading.inside(stream.value)
-        feeds = reading.table(table, stream.value)
-        if not feeds:
+        inside = table.inside(stream.value)
+        if not inside.entries:
             inside.fail("", 'is missing: add feeds such as A = "233.252.14.1:30511"')
-        for feed, value in feeds.items():
+        for feed, value in inside.entries.items():
             if not (len(feed) == 1 and "A" <= feed <= "Z"):
                 inside.fail(feed, "is not a feed: feeds are named A to Z")
             entry = {"address": value} if isinstance(value, str) else value
@@ -278,77 +213,70 @@ def _lines(
                 inside.fail(
                     feed, f'must be "ADDRESS:PORT" or a table with an address, was {value!r}'
                 )
-            own = inside.inside(feed)
-            own.names(entry, _LINE)
-            text = own.text(entry, "address")
-            if text is None:
+            own = inside.nested(feed, entry)
+            own.only(_LINE)
+            if "address" not in own:
                 own.fail("address", "is missing")
             try:
-                address = parse_address(text, feed)
-                source = own.text(entry, "source")
+                address = parse_address(own.text("address"), feed)
+                source = own.optional_text("source")
                 if source is not None:
                     source = parse_address(f"{source}:1", "source").host
             except PregaoError as error:
                 inside.fail("", str(error).rstrip("."))
             yield Line(
-                channel, stream, feed, address, own.text(entry, "interface") or interface, source
+                channel, stream, feed, address, own.optional_text("interface") or interface, source
             )
 
 
-def _settings(
-    reading: _Reading, number: int, table: Mapping[str, Any], lines: list[Line]
-) -> ChannelSettings:
-    reading.names(table, _CHANNEL)
+def _settings(table: SettingsTable, number: int, lines: list[Line]) -> ChannelSettings:
+    table.only(_CHANNEL)
     names = [line.feed for line in lines if line.stream is Stream.INCREMENTAL]
-    backup = table.get("backup", [each for each in names if each == BACKUP_FEED])
+    backup = table.entries.get("backup", [each for each in names if each == BACKUP_FEED])
     if not isinstance(backup, list) or any(each not in names for each in backup):
-        reading.fail(
+        table.fail(
             "backup", f"must be a list of the incremental feeds {', '.join(names)}, was {backup!r}"
         )
     values: dict[str, Any] = {}
     for entry, setting in _SPANS.items():
-        text = reading.text(table, entry)
+        text = table.optional_text(entry)
         if text is not None:
             try:
                 values[setting] = parse_duration(text, entry)
             except UsageError as error:
-                reading.fail("", str(error).rstrip("."))
+                table.fail("", str(error).rstrip("."))
     for entry in _NUMBERS:
         if entry in table:
-            if not _is_whole(table[entry]):
-                reading.fail(entry, f"must be an integer, was {table[entry]!r}")
-            values[entry] = table[entry]
+            values[entry] = table.whole(entry, -(2**62))
     feeds = tuple(each for each in names if each not in backup)
-    values["legacy"] = _legacy(reading, table, backup, lines)
+    values["legacy"] = _legacy(table, backup, lines)
     for site in filter(None, (feeds, backup)):
         if values["legacy"] is None:  # any feed of the legacy feed may have the loops
-            _check_loops(reading, site[0], lines)
+            _check_loops(table, site[0], lines)
     try:
         return ChannelSettings(number, feeds, tuple(backup), **values)
     except UsageError as error:
-        reading.fail("", f"cannot be followed: {str(error).rstrip('.')}")
+        table.fail("", f"cannot be followed: {str(error).rstrip('.')}")
 
 
-def _legacy(
-    reading: _Reading, table: Mapping[str, Any], backup: list[str], lines: list[Line]
-) -> LegacyFeed | None:
+def _legacy(table: SettingsTable, backup: list[str], lines: list[Line]) -> LegacyFeed | None:
     """Return the settings of a legacy channel, or None for a binary one."""
-    protocol = reading.text(table, "protocol") or _PROTOCOLS[0]
+    protocol = table.optional_text("protocol") or _PROTOCOLS[0]
     if protocol not in _PROTOCOLS:
-        reading.fail("protocol", f"must be {' or '.join(_PROTOCOLS)}, was {protocol!r}")
+        table.fail("protocol", f"must be {' or '.join(_PROTOCOLS)}, was {protocol!r}")
     if protocol != "legacy":
         for entry in _LEGACY:
             if entry in table:
-                reading.fail(entry, 'requires protocol = "legacy"')
+                table.fail(entry, 'requires protocol = "legacy"')
         return None
     if backup:
-        reading.fail("backup", "requires the binary feed: the legacy feed has only feeds A and B")
-    platform = reading.text(table, "platform") or LegacyFeed().platform
+        table.fail("backup", "requires the binary feed: the legacy feed has only feeds A and B")
+    platform = table.optional_text("platform") or LegacyFeed().platform
     if platform not in PLATFORMS:
-        reading.fail("platform", f"must be {' or '.join(PLATFORMS)}, was {platform!r}")
-    depth = table.get("market_depth", 0)
+        table.fail("platform", f"must be {' or '.join(PLATFORMS)}, was {platform!r}")
+    depth = table.entries.get("market_depth", 0)
     if not _is_whole(depth) or depth < 0:
-        reading.fail(
+        table.fail(
             "market_depth",
             f"must be a number of price levels, or 0 for all orders, was {depth!r}",
         )
@@ -358,35 +286,34 @@ def _legacy(
     for stream, feeds in ((Stream.SNAPSHOT, snapshot), (Stream.DEFINITION, definition)):
         for feed in feeds:
             if feed not in incremental:
-                reading.fail(f"{stream.value}.{feed}", "has no incremental stream of that feed")
+                table.fail(f"{stream.value}.{feed}", "has no incremental stream of that feed")
     return LegacyFeed(platform, depth or None, "recovery" in table, snapshot, definition)
 
 
-def _recovery(reading: _Reading, table: Mapping[str, Any]) -> RecoveryGateways:
+def _recovery(inside: SettingsTable) -> RecoveryGateways:
     """Return the recovery gateways of a channel; feed A's is the first."""
-    inside, entries = reading.inside("recovery"), reading.table(table, "recovery")
-    feeds = sorted(entry for entry in entries if entry not in _NAMES)
-    inside.names(entries, (*(each for each in feeds if len(each) == 1 and each.isupper()), *_NAMES))
+    feeds = sorted(entry for entry in inside.entries if entry not in _NAMES)
+    inside.only((*(each for each in feeds if len(each) == 1 and each.isupper()), *_NAMES))
     if not feeds:
         inside.fail("", 'has no gateway: add one such as A = "10.0.0.1:9620"')
     addresses = []
     for feed in feeds:
         try:
-            addresses.append(parse_address(inside.text(entries, feed) or "", feed))
+            addresses.append(parse_address(inside.text(feed), feed))
         except PregaoError as error:
             inside.fail("", str(error).rstrip("."))
-    names = {entry: inside.text(entries, entry) for entry in _NAMES if entry in entries}
+    names = {entry: inside.text(entry) for entry in _NAMES if entry in inside}
     return RecoveryGateways(
         tuple(addresses), **{k: v for k, v in names.items() if v}, feeds=tuple(feeds)
     )
 
 
-def _check_loops(reading: _Reading, feed: str, lines: list[Line]) -> None:
+def _check_loops(table: SettingsTable, feed: str, lines: list[Line]) -> None:
     """Check that a site's first feed has all streams: without both loops nothing could heal."""
     streams = {line.stream for line in lines if line.feed == feed}
     for stream in STREAMS:
         if stream not in streams:
-            reading.fail(
+            table.fail(
                 f"{stream.value}.{feed}",
                 f"is missing: feed {feed} is the first of its site and needs all streams",
             )

@@ -12,12 +12,13 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from pregao.errors import PregaoError
+from pregao.errors import PregaoError, UsageError
+from pregao.name_matching import did_you_mean
 
 MAX_DEPTH = 64
 """Maximum nesting of lists and tables in a document."""
@@ -102,3 +103,101 @@ def _check_bounds(document: Any) -> None:
             elif isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
                 raise DocumentError(f"an integer has more than {MAX_INTEGER_BITS} bits")
         level, depth = deeper, depth + 1
+
+
+# --- Settings ---
+
+
+def read_tables(path: Path, *, decimals: bool = False) -> dict[str, Any]:
+    """Return the tables of a file of settings: JSON if its name ends in ``.json``, else TOML."""
+    kind, parse = ("JSON", parse_json) if path.suffix == ".json" else ("TOML", parse_toml)
+    try:
+        document = parse(read_document(path), decimals=decimals)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file.") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
+    except DocumentError as error:
+        raise UsageError(f"{path}: is not valid {kind}: {error}.") from None
+    if not isinstance(document, dict):
+        raise UsageError(f"{path}: must contain a table of settings.")
+    return document
+
+
+class SettingsTable:
+    """A table of settings, with typed access and errors that name file, entry, value and bounds."""
+
+    def __init__(self, source: str, entries: Mapping[str, Any], at: str = "") -> None:
+        """Wrap a table; ``at`` is its own name in the file ``source``."""
+        self.source = source
+        self.entries = entries
+        self._at = at
+
+    def __contains__(self, entry: str) -> bool:
+        return entry in self.entries
+
+    def fail(self, entry: str, why: str) -> NoReturn:
+        """Raise a `UsageError` that names the entry."""
+        where = ".".join(part for part in (self._at, entry) if part)
+        end = "" if why.endswith("?") else "."
+        raise UsageError(f"{self.source}: {where} {why}{end}") from None
+
+    def only(self, known: Iterable[str]) -> None:
+        """Reject entries with other names."""
+        known = list(known)
+        for entry in self.entries:
+            if entry not in known:
+                entries = f" Entries are {', '.join(known)}"
+                self.fail(
+                    entry,
+                    f"is not a known entry.{did_you_mean(entry, known, 1, otherwise=entries)}",
+                )
+
+    def nested(self, entry: str, entries: Any) -> SettingsTable:
+        """Return a table of this one, from its content."""
+        if not isinstance(entries, Mapping):
+            self.fail(entry, f"must be a table, was {entries!r:.80}")
+        return SettingsTable(self.source, entries, f"{self._at}.{entry}" if self._at else entry)
+
+    def inside(self, entry: str, known: Iterable[str] | None = None) -> SettingsTable:
+        """Return a table of this one, empty if it is missing, that has only ``known`` entries."""
+        found = self.nested(entry, self.entries.get(entry, {}))
+        if known is not None:
+            found.only(known)
+        return found
+
+    def optional_text(self, entry: str) -> str | None:
+        """Return a string, None if it is missing."""
+        return self.text(entry) if entry in self.entries else None
+
+    def text(self, entry: str) -> str:
+        """Return a string that is not empty."""
+        value = self.entries.get(entry)
+        if not isinstance(value, str) or not value:
+            self.fail(entry, f"must be a non-empty string, was {value!r:.80}")
+        return value
+
+    def flag(self, entry: str) -> bool:
+        """Return whether an entry is true; a missing one is not."""
+        value = self.entries.get(entry, False)
+        if not isinstance(value, bool):
+            self.fail(entry, f"must be true or false, was {value!r:.80}")
+        return value
+
+    def whole(self, entry: str, minimum: int, maximum: int = 2**62) -> int:
+        """Return an integer within bounds."""
+        value = self.entries.get(entry)
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            self.fail(entry, f"must be an integer from {minimum} to {maximum}, was {value!r:.80}")
+        return value
+
+    def several(self, entry: str, kind: type) -> frozenset[Any] | None:
+        """Return the values of a list; None if it is missing."""
+        if entry not in self.entries:
+            return None
+        found = self.entries[entry]
+        valid = isinstance(found, list) and all(type(each) is kind for each in found)
+        if not valid or not found:
+            example = '["BVMF"]' if kind is str else "[1234]"
+            self.fail(entry, f"must be a list such as {example}, was {found!r:.80}")
+        return frozenset(found)

@@ -279,14 +279,14 @@ def test_a_configuration_sets_everything(tmp_path):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"sesion": []}, "sesion is unknown; allowed are"),
+        ({"sesion": []}, "sesion is not a known entry. Did you mean session"),
         ({"phases": "sometimes"}, "phases must be 'open' or 'schedule', was 'sometimes'"),
         ({"gateway": {"primary": "here"}}, "gateway.primary takes ADDRESS:PORT"),
         ({"gateway": 5}, "gateway must be a table"),
         ({"gateway": {"max_message_bytes": 16_385}}, "max_message_bytes must be an integer from"),
         (
             {"gateway": {"slow_reader_bytes": 1}},
-            "slow_reader_bytes is unknown; .* max_unread_b",
+            "slow_reader_bytes is not a known entry. .* max_unread_b",
         ),
         ({"session": []}, "tables with id, firm and access_key"),
         ({"session": [{"id": 0}]}, "session 1.access_key must be a non-empty string"),

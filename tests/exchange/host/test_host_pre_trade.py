@@ -142,5 +142,5 @@ def test_the_risk_engine_is_configured_and_off_by_default():
     assert read.risk == RiskDelay(200_000, 50_000)
     with pytest.raises(UsageError, match=r"risk.delay_us must be an integer from 0"):
         parse_settings({"risk": {"delay_us": -1}})
-    with pytest.raises(UsageError, match=r"risk.delay is unknown; allowed are delay_us"):
+    with pytest.raises(UsageError, match=r"risk.delay is not a known entry. Did you mean delay_us"):
         parse_settings({"risk": {"delay": 1}})

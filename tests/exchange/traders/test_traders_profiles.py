@@ -163,10 +163,10 @@ def test_a_profile_is_read_from_a_file_of_ones_own(tmp_path):
     )
     assert load_profile(str(path)).name == "mine"
     path.write_text("rate = ", encoding="utf-8")
-    with pytest.raises(UsageError, match="not a valid TOML file"):
+    with pytest.raises(UsageError, match="is not valid TOML"):
         load_profile(str(path))
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="not a valid TOML file"):
+    with pytest.raises(UsageError, match="is not valid TOML"):
         load_profile(str(path))
 
 

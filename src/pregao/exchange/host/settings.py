@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, system_clock
 from pregao.entrypoint.framing import MAX_MESSAGE, MAX_MESSAGE_SIZE
@@ -44,7 +44,7 @@ from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.simulation.settings import LegacyDepth
 from pregao.net.addresses import Address, parse_address
-from pregao.safe_io.documents import DocumentError, parse_toml, read_document
+from pregao.safe_io.documents import SettingsTable, read_tables
 from pregao.umdf.streams import Stream
 from pregao.units import date_of, day_of, parse_day
 
@@ -204,71 +204,58 @@ _SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "
 
 def read_settings(path: Path) -> ExchangeSettings:
     """Read settings from a TOML file; paths in it are relative to its folder."""
-    try:
-        data = parse_toml(read_document(path))
-    except FileNotFoundError:
-        raise UsageError(f"{path}: there is no such file.") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
-    except DocumentError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}.") from None
-    return parse_settings(data, str(path), path.parent)
+    return parse_settings(read_tables(path), str(path), path.parent)
 
 
 def parse_settings(
     data: Mapping[str, Any], name: str = "the configuration", folder: Path | None = None
 ) -> ExchangeSettings:
     """Return the settings of a parsed configuration; raise UsageError if it is invalid."""
-    reading = _Reading(name)
+    table = SettingsTable(name, data)
     folder = Path() if folder is None else folder
-    reading.names("", data, _TOP)
-    gateway = reading.table(data, "gateway", _GATEWAY)
-    feed = reading.table(data, "feed", _FEED)
+    table.only(_TOP)
+    gateway = table.inside("gateway", _GATEWAY)
+    feed = table.inside("feed", _FEED)
     given: dict[str, Any] = {}
     if "instruments" in data:
-        given["instruments"] = tuple(load_catalogue(folder / reading.text("", data, "instruments")))
+        given["instruments"] = tuple(load_catalogue(folder / table.text("instruments")))
     if "date" in data:
-        given["first_date"] = reading.day(data["date"])
+        given["first_date"] = _day(name, data["date"])
     if "session" in data:
-        given["sessions"] = tuple(_sessions(reading, data["session"]))
+        given["sessions"] = tuple(_sessions(table, data["session"]))
     for entry in ("primary", "backup"):
         if entry in gateway:
-            given[entry] = parse_address(
-                reading.text("gateway", gateway, entry), f"{name}: gateway.{entry}"
-            )
+            given[entry] = parse_address(gateway.text(entry), f"{name}: gateway.{entry}")
     if "max_unread_bytes" in gateway:
-        given["max_unread_bytes"] = reading.whole("gateway", gateway, "max_unread_bytes", 4096)
-    given["rules"] = _rules(reading, gateway)
+        given["max_unread_bytes"] = gateway.whole("max_unread_bytes", 4096)
+    given["rules"] = _rules(gateway)
     for entry, known in (("control", "control_port"), ("metrics", "metrics_port")):
         if entry in data:
-            given[known] = reading.whole("", data, entry, 0, 0xFFFF)
+            given[known] = table.whole(entry, 0, 0xFFFF)
     if "control_token" in data:
-        given["control_token"] = folder / reading.text("", data, "control_token")
+        given["control_token"] = folder / table.text("control_token")
     if "implied_orders" in data:
-        given["implied_orders"] = reading.flag("", data, "implied_orders")
+        given["implied_orders"] = table.flag("implied_orders")
     if "auction" in data:
         try:
             given["auction_rules"] = parse_auction_rules(data["auction"])
         except ValueError as fault:
-            reading.fail("auction", f"cannot be read: {fault}")
-    risk = reading.table(data, "risk", _RISK)
-    if risk:
+            table.fail("auction", f"cannot be read: {fault}")
+    risk = table.inside("risk", _RISK)
+    if risk.entries:
         given["risk"] = RiskDelay(
-            *(
-                reading.whole("risk", risk, entry, 0, 10**7) * MICROSECOND if entry in risk else 0
-                for entry in _RISK
-            )
+            *(risk.whole(entry, 0, 10**7) * MICROSECOND if entry in risk else 0 for entry in _RISK)
         )
     if "seed" in data:
-        given["seed"] = reading.whole("", data, "seed", 0)
-    given |= _feed(reading, feed, name)
+        given["seed"] = table.whole("seed", 0)
+    given |= _feed(feed, name)
     settings = ExchangeSettings(**given)
     phases = data.get("phases", _SCHEDULED if "schedule" in data else _OPEN)
     if phases not in (_OPEN, _SCHEDULED):
-        reading.fail("phases", f"must be {_OPEN!r} or {_SCHEDULED!r}, was {phases!r:.80}")
+        table.fail("phases", f"must be {_OPEN!r} or {_SCHEDULED!r}, was {phases!r:.80}")
     if phases == _SCHEDULED:
         if "schedule" in data:
-            schedule_file = folder / reading.text("", data, "schedule")
+            schedule_file = folder / table.text("schedule")
             schedule = load_schedule(schedule_file)
             check_operations(schedule, str(schedule_file))
         else:
@@ -289,141 +276,74 @@ def check_operations(schedule: Schedule, source: str) -> None:
             raise UsageError(f"{where}: a schedule is of one day: it cannot start another.")
 
 
-def _rules(reading: _Reading, gateway: Mapping[str, Any]) -> GatewaySettings:
+def _rules(gateway: SettingsTable) -> GatewaySettings:
     """Return the session rules, with the changes of the gateway table."""
     rules = GatewaySettings()
     if "clock_tolerance_ms" in gateway:
-        tolerance = reading.whole("gateway", gateway, "clock_tolerance_ms", 1) * MILLISECOND
+        tolerance = gateway.whole("clock_tolerance_ms", 1) * MILLISECOND
         rules = replace(rules, clock_tolerance_ns=tolerance)
     if "max_message_bytes" in gateway:
         entry = "max_message_bytes"
-        longest = reading.whole("gateway", gateway, entry, MAX_MESSAGE, MAX_MESSAGE_SIZE)
+        longest = gateway.whole(entry, MAX_MESSAGE, MAX_MESSAGE_SIZE)
         rules = replace(rules, max_message=longest)
     return rules
 
 
-def _feed(reading: _Reading, table: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _feed(table: SettingsTable, name: str) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if "mode" in table:
-        given["feed"] = reading.text("feed", table, "mode")
+        given["feed"] = table.text("mode")
         if given["feed"] not in (_MULTICAST, _UNICAST, _NO_FEED):
-            reading.fail(
-                "feed.mode",
+            table.fail(
+                "mode",
                 f"must be {_MULTICAST}, {_UNICAST} or {_NO_FEED}, was {given['feed']!r:.80}",
             )
     if "address" in table:
-        given["unicast"] = parse_address(
-            reading.text("feed", table, "address"), f"{name}: feed.address"
-        )
+        given["unicast"] = parse_address(table.text("address"), f"{name}: feed.address")
         given.setdefault("feed", _UNICAST)
     if "interface" in table:
-        given["interface"] = reading.text("feed", table, "interface")
+        given["interface"] = table.text("interface")
     if "schema_version" in table:
-        given["schema_version"] = reading.whole("feed", table, "schema_version", 1)
+        given["schema_version"] = table.whole("schema_version", 1)
     if "legacy" in table:
-        depth = reading.text("feed", table, "legacy")
+        depth = table.text("legacy")
         if depth not in list(LegacyDepth):
-            reading.fail(
-                "feed.legacy", f"must be one of {', '.join(LegacyDepth)}, was {depth!r:.80}"
-            )
+            table.fail("legacy", f"must be one of {', '.join(LegacyDepth)}, was {depth!r:.80}")
         given["legacy"] = LegacyDepth(depth)
     if "recovery" in table:
-        given["recovery"] = parse_address(
-            reading.text("feed", table, "recovery"), f"{name}: feed.recovery"
-        )
+        given["recovery"] = parse_address(table.text("recovery"), f"{name}: feed.recovery")
         if "legacy" not in table:
-            reading.fail("feed.recovery", 'requires the legacy feed: add legacy = "orders"')
+            table.fail("recovery", 'requires the legacy feed: add legacy = "orders"')
     return given
 
 
-def _sessions(reading: _Reading, rows: Any) -> Iterable[SessionAccount]:
+def _sessions(table: SettingsTable, rows: Any) -> Iterable[SessionAccount]:
     if not isinstance(rows, list) or not rows:
-        reading.fail("session", "must be [[session]] tables with id, firm and access_key")
-    for number, row in enumerate(rows, 1):
-        where = f"session {number}"
-        if not isinstance(row, Mapping):
-            reading.fail(where, "must be a table")
-        reading.names(where, row, _SESSION)
+        table.fail("session", "must be [[session]] tables with id, firm and access_key")
+    for number, entries in enumerate(rows, 1):
+        row = table.nested(f"session {number}", entries)
+        row.only(_SESSION)
         throttle = None
         if "throttle_messages" in row or "throttle_ms" in row:
             throttle = ThrottleLimit(
-                reading.whole(where, row, "throttle_messages", 1),
-                reading.whole(where, row, "throttle_ms", 1),
+                row.whole("throttle_messages", 1),
+                row.whole("throttle_ms", 1),
             )
-        key = row.get("access_key")
-        if not isinstance(key, str) or not key:
-            reading.fail(f"{where}.access_key", "must be a non-empty string")
+        key = row.text("access_key")
         yield SessionAccount(
-            reading.whole(where, row, "id", 1, 0xFFFFFFFF),
-            reading.whole(where, row, "firm", 1, 0xFFFFFFFF),
+            row.whole("id", 1, 0xFFFFFFFF),
+            row.whole("firm", 1, 0xFFFFFFFF),
             key,
-            "blocked" in row and reading.flag(where, row, "blocked"),
+            row.flag("blocked"),
             throttle,
-            reading.several(where, row, "locations", str),
-            reading.several(where, row, "traders", str),
-            reading.several(where, row, "accounts", int),
+            row.several("locations", str),
+            row.several("traders", str),
+            row.several("accounts", int),
         )
 
 
-class _Reading:
-    """Typed access to the entries of a configuration, with errors that name the entry."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def fail(self, where: str, why: str) -> NoReturn:
-        raise UsageError(f"{self._name}: {where} {why}.") from None
-
-    def names(self, where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
-        for entry in table:
-            if entry not in known:
-                inside = f"{where}.{entry}" if where else entry
-                self.fail(inside, f"is unknown; allowed are {', '.join(known)}")
-
-    def table(self, data: Mapping[str, Any], name: str, known: Iterable[str]) -> Mapping[str, Any]:
-        found = data.get(name, {})
-        if not isinstance(found, Mapping):
-            self.fail(name, "must be a table")
-        self.names(name, found, known)
-        return found
-
-    def text(self, where: str, table: Mapping[str, Any], entry: str) -> str:
-        value = table[entry]
-        if not isinstance(value, str) or not value:
-            inside = f"{where}.{entry}" if where else entry
-            self.fail(inside, f"must be a non-empty string, was {value!r:.80}")
+def _day(name: str, value: Any) -> date:
+    """Return the date of an entry, which TOML may have parsed."""
+    if isinstance(value, date) and not isinstance(value, datetime):
         return value
-
-    def flag(self, where: str, table: Mapping[str, Any], entry: str) -> bool:
-        value = table[entry]
-        if not isinstance(value, bool):
-            inside = f"{where}.{entry}" if where else entry
-            self.fail(inside, f"must be true or false, was {value!r:.80}")
-        return value
-
-    def whole(
-        self, where: str, table: Mapping[str, Any], entry: str, minimum: int, maximum: int = 2**62
-    ) -> int:
-        value = table.get(entry)
-        inside = f"{where}.{entry}" if where else entry
-        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-            self.fail(inside, f"must be an integer from {minimum} to {maximum}, was {value!r:.80}")
-        return value
-
-    def several(
-        self, where: str, table: Mapping[str, Any], entry: str, kind: type
-    ) -> frozenset[Any] | None:
-        """Return the allowed values of a session; None if the entry is missing."""
-        if entry not in table:
-            return None
-        found = table[entry]
-        valid = isinstance(found, list) and all(type(each) is kind for each in found)
-        if not valid or not found:
-            example = '["BVMF"]' if kind is str else "[1234]"
-            self.fail(f"{where}.{entry}", f"must be a list such as {example}, was {found!r:.80}")
-        return frozenset(found)
-
-    def day(self, value: Any) -> date:
-        if isinstance(value, date) and not isinstance(value, datetime):
-            return value
-        return parse_day(str(value), f"{self._name}: date")
+    return parse_day(str(value), f"{name}: date")

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.model.instruments import SecurityType
-from pregao.safe_io.documents import DocumentError, parse_toml, read_document
+from pregao.safe_io.documents import parse_toml, read_tables
 
 OPEN_ACTIONS = (
     "quote",
@@ -264,13 +264,7 @@ def load_profile(name_or_path: str) -> Profile:
             f"unknown profile {name_or_path!r}; choose one of {', '.join(bundle)}, "
             "or give the path of a TOML file"
         )
-    try:
-        data = parse_toml(read_document(path))
-    except OSError as error:
-        raise UsageError(f"{path}: the profile cannot be read: {error.strerror}") from error
-    except DocumentError as error:
-        raise UsageError(f"{path}: not a valid TOML file: {error}") from error
-    return parse_profile(path.stem, data, str(path))
+    return parse_profile(path.stem, read_tables(path), str(path))
 
 
 def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:

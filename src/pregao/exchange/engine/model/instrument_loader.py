@@ -45,8 +45,7 @@ from pregao.exchange.engine.model.instruments import (
     SecurityType,
     Underlying,
 )
-from pregao.safe_io import documents
-from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
+from pregao.safe_io.documents import parse_toml, read_tables
 from pregao.umdf.templates import NOT_OPTIONS
 from pregao.units import PRICE_SCALE
 
@@ -64,22 +63,7 @@ def bundled_catalogue() -> list[Instrument]:
 
 def load_catalogue(path: Path) -> list[Instrument]:
     """Load a catalog file: JSON if its name ends in ``.json``, else TOML."""
-    return parse_catalogue(read_document(path), str(path))
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """Load a TOML or JSON file of settings, with exact decimals."""
-    try:
-        text = documents.read_document(path)
-        parse = parse_json if path.suffix == ".json" else parse_toml
-        document = parse(text, decimals=True)
-    except OSError as fault:
-        raise UsageError(f"{path} cannot be read: {fault.strerror}") from fault
-    except DocumentError as fault:
-        raise UsageError(f"{path} is not valid: {fault}") from fault
-    if not isinstance(document, dict):
-        raise UsageError(f"{path} must contain a table of settings")
-    return document
+    return parse_catalogue(read_tables(path, decimals=True), str(path))
 
 
 class _FieldError(Exception):

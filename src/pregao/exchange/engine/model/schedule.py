@@ -36,9 +36,9 @@ from pregao.clock import DAY, HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.model.enums import TradingSession, TradingStatus
-from pregao.exchange.engine.model.instrument_loader import read_document
 from pregao.exchange.engine.model.instruments import Instrument, SecurityType
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
+from pregao.safe_io.documents import read_tables
 from pregao.units import MARKET_OFFSET_NS, midnight_ns
 
 DEFAULT = "default"
@@ -193,7 +193,7 @@ def default_schedule(instruments: Iterable[Instrument]) -> Schedule:
 
 def load_schedule(path: Path) -> Schedule:
     """Load a schedule file: JSON if its name ends in ``.json``, else TOML."""
-    return parse_schedule(read_document(path), str(path))
+    return parse_schedule(read_tables(path, decimals=True), str(path))
 
 
 def parse_schedule(document: Mapping[str, Any], source: str) -> Schedule:
