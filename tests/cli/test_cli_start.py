@@ -46,7 +46,7 @@ def test_a_survey_imports_no_server_and_no_data_frames():
 
 def test_a_query_imports_no_server_and_no_data_frames():
     lake = analysed(["trades"], books=True)[0].location.path
-    unwanted = f"{SERVERS} {LIBRARIES}"
+    unwanted = f"{SERVERS} {LIBRARIES} numba pregao.capture"
     assert imported(unwanted, "query", "SELECT count(*) FROM trades", "--lake", lake) == (0, [])
 
 

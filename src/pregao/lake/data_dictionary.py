@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pregao.lake.analytics.registry import ANALYTICS
 from pregao.lake.books.schemas import DEFAULT_DEPTH
 from pregao.lake.books.schemas import specs as book_specs
-from pregao.lake.ingest.maintenance import type_name
 from pregao.lake.ingest.tables import table_specs
 from pregao.lake.storage.commit_unit import TableSpec
-from pregao.lake.storage.delta import comment_of
+from pregao.lake.storage.delta import comment_of, type_name
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import view_of
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 from pregao.errors import UsageError
 from pregao.lake.ingest.history import refresh_state_cache
 from pregao.lake.ingest.writer import BY_INSTRUMENT
-from pregao.lake.storage.delta import arrow_schema, comment_of
+from pregao.lake.storage.delta import arrow_schema, comment_of, type_name
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.optimize import (
     TARGET_BYTES,
@@ -35,15 +34,6 @@ _SPANS = (
     ("first_time_ns", "last_time_ns"),
     ("time_ns", "time_ns"),
 )
-
-_SQL_NAMES = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "date32[day]": "date",
-    "bool": "boolean",
-}
 
 
 def compact(
@@ -135,15 +125,3 @@ def _summary(lake: LakeStore, name: str) -> TableSummary:
         last,
         dates,
     )
-
-
-def type_name(kind: Any) -> str:
-    """Return the SQL name of an Arrow type."""
-    if pa.types.is_list(kind):
-        return f"array<{type_name(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        members = ",".join(f"{member.name}:{type_name(member.type)}" for member in kind)
-        return f"struct<{members}>"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    return _SQL_NAMES.get(str(kind), str(kind))

@@ -469,6 +469,28 @@ def arrow_schema(table: DeltaTable) -> Any:
     return pa.schema(table.schema().to_arrow())
 
 
+_SQL_NAMES = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "date32[day]": "date",
+    "bool": "boolean",
+}
+
+
+def type_name(kind: Any) -> str:
+    """Return the SQL name of an Arrow type."""
+    if pa.types.is_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        members = ",".join(f"{member.name}:{type_name(member.type)}" for member in kind)
+        return f"struct<{members}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SQL_NAMES.get(str(kind), str(kind))
+
+
 def comment_of(field: Any) -> str:
     """Return the comment of a column."""
     found: bytes = (field.metadata or {}).get(b"comment", b"")

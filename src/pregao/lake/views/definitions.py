@@ -29,13 +29,11 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import UsageError
-from pregao.lake.ingest.maintenance import type_name
-from pregao.lake.ingest.protocols.umdf import bundled_message_tables
 from pregao.lake.storage.commit_unit import DATE
-from pregao.lake.storage.delta import comment_of
+from pregao.lake.storage.delta import comment_of, type_name
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.sbe.model import SetType
-from pregao.sbe.value_specs import ValueKind
+from pregao.sbe.value_specs import ValueKind, readings
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
@@ -341,11 +339,12 @@ def _needed(text: str) -> set[str]:
 def set_columns() -> dict[str, str]:
     """Return the columns that contain sets, with the names of their types."""
     found: dict[str, str] = {}
-    for table in bundled_message_tables().templates.values():
-        for column in table.columns:
-            reading = column.reading
-            if reading is not None and reading.kind is ValueKind.SET and reading.set is not None:
-                found[column.column] = reading.set.name
+    registry = Registry.bundled()
+    for version in registry.versions(UMDF_SCHEMA_ID):
+        for message in registry.get(UMDF_SCHEMA_ID, version).messages:
+            for reading in readings(message):
+                if reading.kind is ValueKind.SET and reading.set is not None:
+                    found[reading.column] = reading.set.name
     return found | {copy: found[of] for copy, of in _COPIES.items()}
 
 
