@@ -47,7 +47,7 @@ def port():
                 "block-book-trade",
                 "--out-of-sequence",
             ),
-            "trade of 300 PETR4 at 36.5 entered",
+            "trade 10 of 300 PETR4 at 36.5 entered",
         ),
         (
             ("amend-trade", "PETR4", "10", "--price", "36.6", "--quantity", "200"),

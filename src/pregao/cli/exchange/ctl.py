@@ -222,10 +222,9 @@ def trade(
     ] = None,
     port: Port = _PORT,
 ) -> None:
-    """Enter a trade that was made outside the book."""
-    _done(
+    """Enter a trade that was made outside the book, and print its trade ID."""
+    answer = _ask(
         port,
-        f"trade of {quantity} {symbol} at {price} entered",
         command="trade",
         symbol=symbol,
         price=price,
@@ -239,6 +238,7 @@ def trade(
         days=days,
         rate=rate,
     )
+    typer.echo(f"trade {answer['trade']} of {quantity} {symbol} at {price} entered")
 
 
 @ctl.command(

@@ -18,7 +18,7 @@ from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.errors import PregaoError, UsageError
 from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
-from pregao.exchange.host.admin.commands import phase_request
+from pregao.exchange.host.admin.commands import find_instrument, phase_request
 from pregao.exchange.host.admin.control_server import ControlServer, cannot_listen
 from pregao.exchange.host.admin.metrics import ServerCounters, pages
 from pregao.exchange.host.gateway.tcp import GatewayListener, GatewayTransport, TrafficTap
@@ -362,10 +362,15 @@ class ExchangeServer:
         if request == {"command": "status"}:
             return self.status()
         self.host.control(request, self._clock())
+        answer = {"done": request.get("command")}
+        if answer["done"] == "trade":
+            # The ID by which it can be amended or busted; the next turn may make other trades.
+            security_id = find_instrument(self.host.engine, request["symbol"]).security_id
+            answer["trade"] = self.host.engine.market.listing(security_id).trade_id
         self._turn()
         if self._stopped.done() and (error := self._stopped.exception()) is not None:
             raise UsageError(f"the command was not journaled and has no effect: {error}")
-        return {"done": request.get("command")}
+        return answer
 
     def enter(self, command: Command) -> None:
         """Apply a command of a trader without a session; not possible with a journal."""
