@@ -41,11 +41,11 @@ class Forked:
         self._process.start()
 
     def poll(self) -> int | None:
-        """How it has ended, if it has."""
+        """Return how it ended, or None while it runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float = PATIENCE_S) -> int:
-        """How it has ended: its exit code, or less than 0 for the signal that ended it."""
+        """Return its exit code, or the negative number of the signal that ended it."""
         self._process.join(seconds)
         if self._process.exitcode is None:
             self._process.kill()

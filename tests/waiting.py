@@ -1,11 +1,11 @@
-"""Waiting until something is so: patiently, for machines that have other things to do."""
+"""Wait until a condition holds, with a timeout that suits busy machines."""
 
 import time
 from collections.abc import Callable
 from typing import Any
 
 PATIENCE_S = 120.0
-"""Many times what anything takes here: a longer wait is a failure."""
+"""Timeout of waits: many times longer than any step of a test takes."""
 
 
 def until(
@@ -15,9 +15,9 @@ def until(
     seconds: float = PATIENCE_S,
     every: float = 0.02,
 ) -> Any:
-    """Call it until the result is true, and return that; fail with the state if it never is.
+    """Call ``question`` until its result is true, and return the result; fail after a timeout.
 
-    The state is the result of ``state``, or else the last result.
+    The failure shows the result of ``state``, or else the last result of ``question``.
     """
     end = time.monotonic() + seconds
     while not (found := question()):

@@ -1,4 +1,4 @@
-"""What terminals and notebooks show of books, instruments and reports."""
+"""Display of books, instruments and reports in terminals and notebooks."""
 
 import re
 from decimal import Decimal

@@ -353,7 +353,7 @@ def test_an_interrupt_while_spark_runs_is_one_line_and_130():
 
 
 def _has_a_task(process_id):
-    """Does a Java that this process has started run a task of Spark? A thread is named so."""
+    """Whether a Java that this process has started runs a task of Spark, by a thread's name."""
     children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
     for child in children:
         for name in Path(f"/proc/{child}/task").glob("*/comm"):

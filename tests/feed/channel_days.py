@@ -51,7 +51,7 @@ class Day:
         return known[found][1] if found >= 0 else ((), ())
 
     def final(self, security_id):
-        """How a book is in the end."""
+        """Return the state of a book at the end."""
         return self.books[security_id][-1][1] if self.books[security_id] else ((), ())
 
 
@@ -131,14 +131,14 @@ def simulated_day(
 
 @dataclass(frozen=True)
 class Faults:
-    """How bad the lines are; rates are of packets."""
+    """Faults of the lines; rates are of packets."""
 
     loss: dict = field(default_factory=dict)
     """By feed A, B, or stream ``snapshot`` and ``definition``."""
     reorder: float = 0.0
     duplicate: float = 0.0
     bursts: int = 0
-    """How many times a run of packets is lost on both feeds."""
+    """Number of times that a run of packets is lost on both feeds."""
     burst_packets: int = 200
     """Their maximum duration."""
     torn: float = 0.0

@@ -384,5 +384,5 @@ def _snapshots(looped, headers, others, day):
 
 
 def tally(values):
-    """How often each value occurs."""
+    """Return the number of occurrences of each value."""
     return dict(Counter(values))

@@ -170,7 +170,7 @@ reported = st.fixed_dictionaries(
 
 
 def of_venue(state, venue):
-    """What a state holds of one venue."""
+    """Return the part of a state that concerns one venue."""
     statistics = state.statistics.get(1, {})
     return (
         {key: value for key, value in statistics.items() if key.stream_id == venue},

@@ -1,4 +1,4 @@
-"""How many instruments a channel follows: numbers come from the wire, memory has a limit."""
+"""Limits of a channel: security IDs come from the wire, and memory is bounded."""
 
 from collections import Counter
 

@@ -354,7 +354,7 @@ def test_the_losses_of_that_test_open_gaps_and_snapshots_heal_them():
 
 
 def run(seed, loss):
-    """How many packets were lost, and how often the instrument healed."""
+    """Return the number of lost packets, and how many times the instrument healed."""
     rng = random.Random(seed)
     lost = 0
     exchange, client = Exchange(rng), Client()

@@ -36,10 +36,10 @@ from tests.waiting import PATIENCE_S, until
 from tests.web.visiting import get
 
 NUMBERS = itertools.count(1)
-"""Of the orders that are entered after each attack on the gateway."""
+"""Client order IDs of the orders that are entered after each attack on the gateway."""
 
 MEMORY = 400 << 20
-"""What the process may grow by over one case."""
+"""Maximum growth of the process during one case, in bytes."""
 
 
 def each(table):
@@ -58,7 +58,7 @@ def bounded(tmp_path, monkeypatch):
 
 
 def ended_well(result):
-    """One of the exit codes that are documented, and sentences only."""
+    """Check that a command ended with a documented exit code and printed only sentences."""
     assert result.code in (0, 1, 2)
     assert "Traceback" not in result.err
     assert all(line.startswith("pregao: ") for line in result.err.splitlines())
@@ -150,7 +150,7 @@ def test_a_journal(tmp_path, name):
 
 
 def started(folder):
-    """An exchange that starts from a journal."""
+    """Start an exchange from a journal."""
     with contextlib.closing(Journal(folder)) as journal:
         host = ExchangeHost(FLOOR, journal)
         host.replay()
@@ -164,7 +164,7 @@ def exchange():
 
 
 def replied(port, data):
-    """Everything that a port says to these bytes until it closes."""
+    """Send bytes to a port, and return its reply until it closes the connection."""
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
         connection.settimeout(PATIENCE_S)
         try:

@@ -38,7 +38,7 @@ def stop_processes(started):
 
 
 def java_environment():
-    """Where Java and Spark are, for what is started without Pregão."""
+    """Return environment variables with Java and Spark for programs that do not start Pregão."""
     home = Path(pyspark.__file__).parent
     found = {"JAVA_HOME": str(require_java().home), "SPARK_HOME": str(home)}
     return {**found, **archived_classes()}

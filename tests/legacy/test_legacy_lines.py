@@ -137,7 +137,7 @@ def test_002_5_2_megabolsas_feeds_are_never_mixed():
 
 
 def sites(offset, count, *, lost=()):
-    """What sites A and B send when B numbers the same messages differently: feed, number, story."""
+    """Return feed, number and story of messages that B numbers differently from A."""
     sent = [("A", story, story) for story in range(1, count) if story not in lost]
     sent += [("B", story + offset, story) for story in range(1, count) if story + offset > 0]
     return sorted(sent, key=lambda each: each[2])

@@ -57,7 +57,7 @@ from tests.waiting import until
 
 OF_ITS_MESSAGE = ("rptSeq", "matchEventIndicator")
 ROUNDS = int(os.environ.get("PREGAO_SOAK_ROUNDS", "1"))
-"""How often the publisher is killed; some seconds each."""
+"""Number of times that the publisher is killed; each takes some seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_what_spins_does_not_go_first():
 
 
 def packets_of(summary):
-    """How many packets the incremental feeds carry together."""
+    """Return the number of packets of all incremental feeds."""
     files = summary.data["channels"][str(NUMBER)]["files"].values()
     return sum(file["packets"] for file in files if file["feed"] in "AB")
 

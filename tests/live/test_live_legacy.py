@@ -37,7 +37,7 @@ def simulated(folder, kind=LegacyDepth.ORDERS, lost=0.0):
 
 
 def followed_at(legacy=FEED, reorder_ns=5 * SECOND):
-    """Where nothing is lost, a slow machine must not make it so."""
+    """Return settings that wait long for packets, so that a slow machine loses none."""
     lines, targets = [], {}
     for stream in STREAMS:
         for feed, endpoint in ChannelEndpoints.numbered(NUMBER, legacy=True).endpoints(stream):

@@ -27,7 +27,7 @@ NEWEST = dict(VERSIONS)
 
 
 def cases_of(protocol, version):
-    """How many cases of a kind are tried: a third of them at older versions."""
+    """Return the number of cases per template; older versions have a third of them."""
     return CASES if version == NEWEST[protocol] else CASES // 3
 
 

@@ -14,7 +14,7 @@ from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, PacketKey, serial_of, 
 FEEDS = "ABC"
 STEP_NS = 10
 LATEST_NS = 70
-"""How much later than the fastest copy another may come: seven packets."""
+"""Maximum delay of a copy after the fastest one: seven packets."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A real browser for tests: where it is, and how to wait for what the page has drawn."""
+"""A real browser for tests: its path, and waits for what the page has drawn."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ PICTURES = os.environ.get("PREGAO_PICTURES")
 
 
 def browser_path():
-    """Where Chromium is; without it the test is skipped, and says what to do."""
+    """Return the path of Chromium; without one, skip the test and state how to install it."""
     named = os.environ.get("PREGAO_CHROMIUM")
     found = named or next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
@@ -34,7 +34,7 @@ def until(page, condition):
 
 
 def settled(page):
-    """Wait until nothing is loading, and give what is drawn."""
+    """Wait until nothing is loading, and return what is drawn."""
     until(
         page,
         "!!window.__pregao && __pregao.page.about && __pregao.drawn.loading === 0"

@@ -30,7 +30,7 @@ def lake(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lake_path(lake, tmp_path_factory):
-    """Where the lake is."""
+    """Return the path of the lake."""
     return repr(lake).removeprefix("Lake('").removesuffix("')")
 
 

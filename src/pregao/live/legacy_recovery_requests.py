@@ -77,7 +77,7 @@ class RecoveryLink:
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Let the thread end, after an attempt to connect at most."""
+        """Make the thread end, at the latest after its current attempt to connect."""
         self._stopping.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How auctions end: extensions, random ends, the protection band, and orders that are bound."""
+"""Ends of auctions: extensions, random ends, the protection band, orders that are bound."""
 
 from __future__ import annotations
 

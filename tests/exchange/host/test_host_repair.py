@@ -27,7 +27,7 @@ def contents(folder):
 
 
 def offsets(path):
-    """Where the records of a file begin, with the records."""
+    """Return the records of a file, each with the offset at which it begins."""
     data = path.read_bytes()
     header = read_header(data)
     position, found = header.start, []

@@ -77,7 +77,7 @@ class Broadcast:
         self.incremental: list[bytes] = []
         self.snapshots: list[bytes] = []
         self.packets_before: list[int] = []
-        """How many incremental packets had gone out before each snapshot packet."""
+        """Number of incremental packets that were sent before each snapshot packet."""
         self.send(self.floor.engine.group_phases())
         self.orders: list[tuple[int, int, int]] = []
 

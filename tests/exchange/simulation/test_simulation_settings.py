@@ -1,4 +1,4 @@
-"""How people write the settings of a simulation, and the day that is planned from them."""
+"""Settings of a simulation as users write them, and the day planned from them."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Run:
                 self._count(self.engine.apply(request, self.now))
 
     def _see(self, request: Any) -> None:
-        """How many price steps behind the best of its side an order is placed."""
+        """Return the number of price steps between an order and the best price of its side."""
         if isinstance(request, NewOrder) and request.price is not None:
             listing = self.engine.market.listings[request.security_id]
             best = listing.side(request.side).best_price()

@@ -29,7 +29,7 @@ from tests.legacy.writing import datagram, entry
 POSITION_COLUMNS = {
     "event", "start_event", "end_event", "sequence_version", "sequence_number", "index_in_packet",
 }  # fmt: skip
-"""Where something is in the stream, which is another on each feed."""
+"""Columns of positions in a stream, which differ between the feeds."""
 TABLES = ["status", "auctions", "session_stats", "venue_trades", "latency", "orders"]
 FILLS = {"reductions", "reduced_quantity", "fills", "filled_quantity", "end_reason"}
 """Columns that depend on the aggressor, which the legacy feed does not publish."""

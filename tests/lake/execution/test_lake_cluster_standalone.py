@@ -53,7 +53,7 @@ spark.stop()
 
 
 LARGE = ("deltalake", "duckdb", "numba", "numpy", "pandas", "pyarrow")
-"""What the workers of the test have in their own Python: unpacking it would take a minute."""
+"""Packages of the workers' own Python: unpacking them would take a minute."""
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ CONFLICT = CommitFailedError("Failed to commit transaction: Concurrent transacti
 
 @pytest.fixture
 def commits(monkeypatch):
-    """How often tables were committed to, and what is raised instead, one commit after another."""
+    """Counts commits to tables, and raises the given errors instead, one per commit."""
     commits = SimpleNamespace(count=0, raised=[])
     real = LakeTable.create_write_transaction
 

@@ -133,7 +133,7 @@ def crowded(tmp_path, monkeypatch):
 
 
 def admitting(lake, security, day="2026-05-21"):
-    """How many files of a day may have rows of an instrument, and how many there are."""
+    """Return the number of files of a day that may have rows of an instrument, and of all files."""
     actions = visible_files(lake.delta("orders")).to_pylist()
     own = [one for one in actions if one["partition.date"].isoformat() == day]
     touched = [one for one in own if one["min.security_id"] <= security <= one["max.security_id"]]

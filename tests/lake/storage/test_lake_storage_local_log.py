@@ -148,7 +148,7 @@ def test_both_ways_give_one_table_in_any_order(tmp_path_factory, steps):
 
 
 def _retired(steps):
-    """How many of the steps R retired a mark: the others appended."""
+    """Return the number of steps R that retired a mark; the others appended."""
     live = retired = 0
     for step in steps:
         if step == "R" and live:

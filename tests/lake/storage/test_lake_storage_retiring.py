@@ -34,7 +34,7 @@ def retire(lake, least=1):
 
 
 def marks(lake, number):
-    """Where the log still has an id of a unit."""
+    """Return the tables whose log still has the ID of a unit."""
     tables = {
         name for name in ("orders", "trades", "ingests", "_intents")
         if lake.delta(name).transaction_version(f"unit:u{number}") is not None

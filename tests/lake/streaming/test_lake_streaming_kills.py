@@ -103,7 +103,7 @@ def end(process):
 
 
 def units(log: Path) -> int:
-    """How many units are intended so far."""
+    """Return the number of units intended so far."""
     written = [path.read_text() for path in log.glob("*.json")] if log.exists() else []
     return sum('"unit:' in text for text in written)
 

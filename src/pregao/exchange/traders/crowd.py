@@ -150,7 +150,7 @@ class Crowd:
         return request
 
     def _reprice(self, instrument: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
-        """Let makers follow the fair value by one request, and schedule the next one."""
+        """Reprice one quote of the makers after the fair value, and schedule the next one."""
         request = self._makers.reprice(instrument, now_ns)
         if request is None:
             instrument.repricing = False
@@ -191,7 +191,7 @@ class Crowd:
 
 
 def _follow(instruments: Sequence[CrowdInstrument]) -> None:
-    """Let spreads follow their legs, and odd lots the round lots of the same share."""
+    """Move spreads with their legs, and odd lots with the round lots of the same share."""
     by_id = {instrument.security_id: instrument for instrument in instruments}
     by_symbol = {instrument.listing.instrument.symbol: instrument for instrument in instruments}
     for instrument in instruments:

@@ -23,7 +23,7 @@ _JUMPS = 0.01
 _JUMP = 4.0
 """Share of the changes of the fair value that are jumps, and their size."""
 _FULL_STEP_TICKS = 500
-"""Prices below so many ticks move less."""
+"""Number of ticks below which prices move less."""
 _INERTIA = 0.75
 """Minimum distance in ticks from the fair value at which makers follow it."""
 _FOLLOW = 0.2
@@ -201,7 +201,7 @@ class CrowdInstrument:
         self._round()
 
     def press(self, buy: bool, size: float, impact: float, permanent: float) -> None:
-        """Let an aggression move the fair value as the square root of its size.
+        """Move the fair value after an aggression, by the square root of its size.
 
         ``size`` is relative to the mean. Only the unexpected part of the sign moves it: the
         children of a long parent order are expected.

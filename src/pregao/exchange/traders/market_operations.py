@@ -491,7 +491,7 @@ def _adjust(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
 
 
 def _define_spread(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
-    """Let a member define a spread of two instruments, which the crowd then trades."""
+    """Define a spread of two instruments for a member; the crowd then trades it."""
     del now_ns
     market, draws = operations.market, operations.draws
     legs = [each for each in operations.instruments() if _is_leg(each)]

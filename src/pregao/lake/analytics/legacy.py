@@ -88,7 +88,7 @@ _OF_SESSION: Final = (_SUMMARY, _AVERAGE, TRADE)
 """Types of the entries with what the binary feed has in one message: volume, average price, and
 trades, which may state the volume."""
 STATED: Final = {"volume": "states_volume", "trades": "states_trades", "vwap": "states_vwap"}
-"""Columns that tell which statistics of the session a row of the legacy feed has."""
+"""Columns that state which statistics of the session a row of the legacy feed has."""
 _SHOWN_TYPES: Final = {
     t.LAST_TRADE_PRICE: (TRADE,),
     t.OPENING_PRICE: (OPENING_PRICE,),

@@ -34,7 +34,7 @@ class AnalyticsOptions:
 
 
 class Scope(Enum):
-    """What a task builds a table for."""
+    """Unit for which a task builds a table."""
 
     CHANNEL = "channels"
     """A channel's day: its rows span instruments."""

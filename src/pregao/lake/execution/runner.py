@@ -61,7 +61,7 @@ class Runner(Protocol):
         """Number of tasks that run at the same time."""
 
     def expect(self, job: Job[Task, Result], messages: int) -> None:  # noqa: ARG002
-        """Announce a job with so many messages: a runner may start workers in the background."""
+        """Announce a job of a number of messages: a runner may start workers in the background."""
         return
 
     def run(

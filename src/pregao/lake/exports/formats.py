@@ -60,7 +60,7 @@ class ExportFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What to export, and where to."""
+    """Selection, format and destination of an export."""
 
     what: str
     """One of `TABLES`, or a format."""

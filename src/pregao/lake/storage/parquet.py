@@ -45,7 +45,7 @@ _DELTA = "DELTA_BINARY_PACKED"
 _BATCH = 8_192
 """Rows per write batch; with the smaller default, writing takes a tenth longer."""
 _NAMES, _REPEATED = 64, 16
-"""Strings that are stored as names: so few distinct ones, or so many rows for each."""
+"""Maximum number of distinct strings stored as names; with more, minimum rows of each."""
 
 
 # --- Statistics ---
