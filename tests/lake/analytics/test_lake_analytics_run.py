@@ -125,7 +125,7 @@ def test_the_command_reports_what_it_built():
     [
         (["--table", "tradez"], "no analytics table 'tradez'; choose from trades, venue_trades"),
         (["--date", "yesterday"], "--date must be a date such as 2026-05-21"),
-        (["--interval", "25h"], "at most one day, was '25h'"),
+        (["--interval", "25h"], "at most 1d, was '25h'"),
         (["--conf", "memory=1g"], "--conf must be spark.NAME=VALUE"),
         ([], "is not a lake: create one with `pregao ingest"),
     ],
