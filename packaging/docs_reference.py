@@ -7,7 +7,9 @@ not pages become the names of these files; a file that is not there fails the bu
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
+_MAX_SIGNATURE = 88
 _API = (
     "read", "Capture", "Message", "Book", "follow", "Lake", "simulate", "Live", "State",
 )  # fmt: skip
@@ -27,6 +30,41 @@ def on_files(files: Any, config: Any) -> Any:
     for name, text in pages():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
+
+
+def on_config(config: Any) -> Any:
+    """State the version, and link the repository that the checkout comes from."""
+    from pregao._version import __version__
+
+    config.site_name = f"Pregão {__version__}"
+    config.copyright = f"Pregão {__version__} · Apache-2.0"
+    if address := _repository():
+        config.repo_url = address
+        config.repo_name = address.partition("://")[2].partition("/")[2]
+    return config
+
+
+def _repository() -> str:
+    """Return the address of the repository: ``PREGAO_REPOSITORY``, or Git's ``origin``."""
+    found = os.environ.get("PREGAO_REPOSITORY", "")
+    if not found:
+        asked = subprocess.run(
+            ["git", "-C", ROOT, "remote", "get-url", "origin"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        found = asked.stdout.strip()
+    if named := re.fullmatch(r"git@([\w.-]+):(.+)", found):
+        found = f"https://{named[1]}/{named[2]}"
+    return found.removesuffix(".git") if re.fullmatch(r"https://[\w.-]+/.+", found) else ""
+
+
+def on_page_content(html: str, **_others: Any) -> str:
+    """Put figures into their pages, where they take the colors that the reader chose."""
+
+    def inlined(found: re.Match[str]) -> str:
+        return (ROOT / "docs" / "figures" / found[1]).read_text(encoding="utf-8")
+
+    return re.sub(r'<img [^>]*src="(?:\.\./)*figures/(\w+\.svg)"[^>]*>', inlined, html)
 
 
 def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
@@ -108,22 +146,65 @@ def _api() -> Iterator[str]:
 def _described(name: str, what: Any) -> Iterator[str]:
     yield f"## {name}\n"
     if inspect.isclass(what):
-        yield f"{inspect.getdoc(what) or ''}\n"
+        yield f"{_documented(what)}\n"
         for own, member in vars(what).items():
             if own.startswith("_") or not inspect.getdoc(member):
                 continue
             if inspect.isfunction(member):
-                yield f"**`{own}{_signature(member)}`**\n\n{inspect.getdoc(member)}\n"
+                yield f"### {own}\n\n{_signature(own, member)}\n{_documented(member)}\n"
             elif isinstance(member, property):
-                yield f"**`{own}`**\n\n{inspect.getdoc(member)}\n"
+                yield f"### {own}\n\n{_documented(member)}\n"
     else:
-        yield f"```python\n{name}{_signature(what)}\n```\n\n{inspect.getdoc(what) or ''}\n"
+        yield f"{_signature(name, what)}\n{_documented(what)}\n"
 
 
-def _signature(what: Any) -> str:
+def _signature(name: str, what: Any) -> str:
+    """Return a signature as a block of code; a long one has a line for each parameter."""
     made = inspect.signature(what)
     kept = [each for each in made.parameters.values() if each.name != "self"]
-    return str(made.replace(parameters=kept)).replace("'", "")
+    text = name + str(made.replace(parameters=kept)).replace("'", "")
+    if len(text) > _MAX_SIGNATURE and kept:
+        lines, last = [], None
+        for each in kept:
+            if each.kind is each.KEYWORD_ONLY and last not in (
+                each.KEYWORD_ONLY,
+                each.VAR_POSITIONAL,
+            ):
+                lines.append("    *,")
+            lines.append(f"    {each},".replace("'", ""))
+            last = each.kind
+        end = str(made.replace(parameters=[])).removeprefix("(").replace("'", "")
+        text = "\n".join([f"{name}(", *lines, end])
+    return f"```python\n{text}\n```\n"
+
+
+_SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Example|Examples|Attributes):\n", re.MULTILINE)
+
+
+def _documented(what: Any) -> str:
+    """Return a docstring in Markdown: sections as lists, examples as code."""
+    summary, *parts = _SECTION.split(inspect.getdoc(what) or "")
+    text = [summary.rstrip()]
+    for heading, body in zip(parts[::2], parts[1::2], strict=True):
+        lines = inspect.cleandoc(" " * 4 + body.strip("\n").lstrip()).splitlines()
+        if heading.startswith("Example"):
+            text.append("```python\n" + "\n".join(lines) + "\n```")
+        elif heading in ("Returns", "Yields"):
+            text.append(f"**{heading}:** " + " ".join(lines))
+        else:
+            items: list[str] = []
+            for line in lines:
+                if line.startswith(" ") and items:
+                    items[-1] += " " + line.strip()
+                else:
+                    items.append(line)
+            text.append(f"**{heading}:**\n\n" + "\n".join(map(_item, items)))
+    return "\n\n".join(text)
+
+
+def _item(text: str) -> str:
+    name, colon, words = text.partition(": ")
+    return f"- `{name}`: {words}" if colon else f"- {text}"
 
 
 def _messages(protocol: str, title: str) -> Iterator[str]:

@@ -6,9 +6,34 @@ from html import escape
 from pathlib import Path
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
-INK, MUTED, LINE = "#1b2733", "#5d6b78", "#9aa7b3"
-TEAL, RED, BLUE, AMBER = "#0b8f7a", "#d6473f", "#2f6fde", "#c98512"
-FILLS = {TEAL: "#e2f3f0", RED: "#fbe7e5", BLUE: "#e5eefc", AMBER: "#faf0dc", LINE: "#f1f4f6"}
+NAMES = ("ink", "muted", "line", "teal", "red", "blue", "amber")
+INK, MUTED, LINE, TEAL, RED, BLUE, AMBER = (f"var(--{name})" for name in NAMES)
+FILLS = {colour: f"{colour[:-1]}-fill)" for colour in (TEAL, RED, BLUE, AMBER, LINE)}
+LIGHT = {
+    "paper": "#ffffff", "ink": "#1b2733", "muted": "#5d6b78", "line": "#9aa7b3",
+    "teal": "#0b8f7a", "red": "#d6473f", "blue": "#2f6fde", "amber": "#c98512",
+    "teal-fill": "#e2f3f0", "red-fill": "#fbe7e5", "blue-fill": "#e5eefc",
+    "amber-fill": "#faf0dc", "line-fill": "#f1f4f6",
+}  # fmt: skip
+DARK = {
+    "paper": "#1e2129", "ink": "#e6e9ee", "muted": "#a3adb8", "line": "#6d7a87",
+    "teal": "#2cc4a9", "red": "#f0736b", "blue": "#7aa7f7", "amber": "#e0a93f",
+    "teal-fill": "#123a35", "red-fill": "#43201f", "blue-fill": "#1d2f52",
+    "amber-fill": "#3d2f12", "line-fill": "#2b303a",
+}  # fmt: skip
+
+
+def _style() -> str:
+    """Return the colors: those that the reader's system prefers, or those chosen on the site."""
+    light, dark = (
+        "".join(f"--{name}:{value};" for name, value in each.items()) for each in (LIGHT, DARK)
+    )
+    return (
+        f"<style>svg.figure{{{light}}}"
+        f"@media (prefers-color-scheme: dark){{svg.figure{{{dark}}}}}"
+        f'[data-md-color-scheme="default"] svg.figure{{{light}}}'
+        f'[data-md-color-scheme="slate"] svg.figure{{{dark}}}</style>'
+    )
 
 
 class Figure:
@@ -17,13 +42,15 @@ class Figure:
     def __init__(self, width: int, height: int, title: str) -> None:
         self.name = title
         self.parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="figure" '
+            f'viewBox="0 0 {width} {height}" role="img" '
             'font-family="system-ui, sans-serif" font-size="14">',
             f"<title>{escape(title)}</title>",
+            _style(),
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
             'markerHeight="7" orient="auto">'
             f'<path d="M0 0 8 4 0 8z" fill="{LINE}"/></marker></defs>',
-            f'<rect width="{width}" height="{height}" rx="10" fill="#ffffff"/>',
+            f'<rect width="{width}" height="{height}" rx="10" fill="var(--paper)"/>',
         ]
 
     def box(
