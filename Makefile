@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick days torture fuzz check bench compare docs package clean lock env
+.PHONY: demo test quick days torture fuzz check bench compare docs samples package clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Choose another with: make PYTHON=python3.12 …")'
@@ -62,9 +62,13 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Builds the site in site/index.html; a broken link is an error.
-docs: $(STAMP)
+# Runs the samples, then builds the site in site/index.html; a broken link is an error.
+docs: samples
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Runs the samples of the documents, and replaces output that differs.
+samples: $(STAMP)
+	$(BIN)/python packaging/samples.py --write
 
 # Builds the wheel and the source distribution, checks what an index checks, and tests them in fresh
 # environments.

@@ -55,6 +55,7 @@ os.environ.setdefault(
 
 NEED_SPARK = frozenset({"spark", "cluster", "standalone_cluster", "connect_server"})
 SLOWEST = (
+    "test_docs_samples",
     "test_lake_cluster_page",
     "test_lake_cluster_standalone",
     "test_web_browser",

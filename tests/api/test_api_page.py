@@ -8,7 +8,6 @@ import pytest
 import pregao
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
-README = PAGE.parents[1] / "README.md"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -28,13 +27,6 @@ def test_the_examples_of_the_page_run(examples, tmp_path, monkeypatch, capsys):
     assert names["trades"].num_rows > 0
     assert names["bars"].collect().height > 0
     assert len(examples) >= 6
-
-
-def test_the_lines_of_the_readme_run(tmp_path, monkeypatch, capsys):
-    (lines,) = (each for each in PYTHON.findall(README.read_text()) if "import pregao\n" in each)
-    monkeypatch.chdir(tmp_path)
-    exec(compile(lines, str(README), "exec"), {})  # the page's own code
-    assert capsys.readouterr().out
 
 
 def test_the_page_names_everything_that_is_public():

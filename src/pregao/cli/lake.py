@@ -440,6 +440,9 @@ def compact(
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in done], indent=1, default=str))
         return
+    if not done:
+        typer.echo("Nothing to merge.")
+        return
     print_table(
         console(),
         f"{sum(each.files for each in done):,} files merged into "
