@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
-from pregao.book.queue_order import price_rank, priority, queue_order, ranked_price
 from pregao.book.update_rows import NULL
 from pregao.book.updates import MessageKey, SnapshotEnded, SnapshotOrder, SnapshotStarted
+from pregao.book.views import price_rank, priority, queue_order, ranked_price
 from pregao.units import Side
 
 KEY = MessageKey(1, 1)

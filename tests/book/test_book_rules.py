@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
-from pregao.book.queue_order import price_rank
 from pregao.book.replay import BookKind, Replay
 from pregao.book.state import FaultCode, Origin, State
 from pregao.book.update_rows import rows_of
@@ -19,7 +18,7 @@ from pregao.book.updates import (
     SnapshotOrder,
     SnapshotStarted,
 )
-from pregao.book.views import BookLevel, QueuePosition
+from pregao.book.views import BookLevel, QueuePosition, price_rank
 from tests.book.support import ASK, BID, Feed, Story, fill, key, position_in_side, scripts, shown
 
 STANDING = [

@@ -10,8 +10,7 @@ from deltalake import write_deltalake
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.analytics.run import ANALYTICS, analyse
-from pregao.lake.sql.bound_queries import bound_rows
-from pregao.lake.sql.duckdb_engine import DuckdbEngine
+from pregao.lake.sql.duckdb_engine import DuckdbEngine, bound_rows
 from pregao.lake.sql.engines import RENAMED
 from pregao.lake.storage.delta import arrow_schema, replace_columns
 from pregao.lake.storage.lake_store import LakeStore

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pregao.cli.main import app
 from pregao.cli.plot import ChartKind
 from pregao.errors import PregaoError
-from pregao.lake.sql.bound_queries import bound_rows
+from pregao.lake.sql.duckdb_engine import bound_rows
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.web.lake_market import LakeMarket
 from pregao.web.server import PageServer, lake_application

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pregao.book.base_book import BaseBook, raise_inconsistent
-from pregao.book.queue_order import PriceRank, price_rank, ranked_price
 from pregao.book.state import BookFault, FaultCode, State
 from pregao.book.updates import (
     MessageKey,
@@ -22,7 +21,7 @@ from pregao.book.updates import (
     SnapshotOrder,
     Update,
 )
-from pregao.book.views import BookLevel
+from pregao.book.views import BookLevel, PriceRank, price_rank, ranked_price
 from pregao.units import Side
 
 

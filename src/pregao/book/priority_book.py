@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from pregao.book.base_book import raise_inconsistent
 from pregao.book.order_book import OrderBook, order_of
-from pregao.book.queue_order import PriceRank, price_rank, priority, ranked_price
 from pregao.book.state import FaultCode
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, SnapshotOrder
-from pregao.book.views import BookLevel, BookOrder
+from pregao.book.views import BookLevel, BookOrder, PriceRank, price_rank, priority, ranked_price
 from pregao.units import Side
 
 MAX_ORDER_ID = 2**63 - 1

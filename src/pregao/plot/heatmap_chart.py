@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from pregao.clock import DAY
 from pregao.errors import NothingFoundError, UsageError
 from pregao.lake.books.book_at import open_books
 from pregao.lake.books.catalog import FileCatalog
-from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS
+from pregao.lake.sql.duckdb_engine import LEVELS_OF_TICKS
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.plot.queries import ChartRange, LakeLike, answer, opened, span_of
 from pregao.plot.style import (
@@ -29,7 +29,7 @@ from pregao.plot.style import (
     span_text,
     time_axis,
 )
-from pregao.units import Side
+from pregao.units import Side, date_of
 
 _COLUMNS = 900
 """Number of time columns drawn."""
@@ -171,7 +171,7 @@ def _auctions(
     catalog = FileCatalog(LakeStore(opened(lake).location))
     days = times // DAY
     for number in np.unique(days[times > 0]).tolist():
-        day = date(1970, 1, 1) + timedelta(days=number)
+        day = date_of(number)
         try:
             books = open_books(catalog, span.symbol or "", day)
         except UsageError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pregao.api.arguments import Time, day_from, moment_ns
 from pregao.api.lake import Lake
 from pregao.errors import NothingFoundError
-from pregao.lake.sql.bound_queries import bound_rows
+from pregao.lake.sql.duckdb_engine import bound_rows
 from pregao.lake.storage.lake_store import LakeStore
 
 _NUMBER = re.compile("[0-9]{1,18}")

@@ -21,7 +21,7 @@ from pregao.lake.books.book_at import open_books
 from pregao.lake.books.catalog import FileCatalog
 from pregao.lake.books.columns import integers
 from pregao.lake.books.replay_span import LATEST
-from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS, bound_rows
+from pregao.lake.sql.duckdb_engine import LEVELS_OF_TICKS, bound_rows
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.units import day_begins_ns, day_number, midnight_ns
 from pregao.web.json_encoding import auction_of, moment_data, number, trade_bars

@@ -11,7 +11,7 @@ from typing import Any
 from pregao._version import __version__
 from pregao.lake.analytics.latency import MEASURES
 from pregao.lake.books.catalog import FileCatalog
-from pregao.lake.sql.bound_queries import bound_rows
+from pregao.lake.sql.duckdb_engine import bound_rows
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.name_matching import folded, nearness
 from pregao.safe_io.documents import DocumentError, parse_json

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.arrays import BoolArray, Int64Array, Uint8Array
-from pregao.book.queue_order import queue_order
 from pregao.book.replay import FullBook
 from pregao.book.state import State
 from pregao.book.update_rows import NULL, UpdateKind
+from pregao.book.views import queue_order
 from pregao.feed.columns import MessageColumns
 from pregao.feed.messages import BookColumns
 from pregao.feed.packet_gaps import PacketGapColumns

@@ -1,11 +1,17 @@
-"""DuckDB engine over the tables of a lake; it reads only the files that a query needs."""
+"""DuckDB engine over the tables of a lake; it reads only the files that a query needs.
+
+Pregão's own queries are constant SQL with bound values: a lake may come from an untrusted source,
+and its strings never become part of the SQL. Their tables are Arrow datasets, whose files Arrow
+reads, so the DuckDB session is locked, with no file access, before it gets a query. Conditions on
+bound values still skip files and columns that are not needed.
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +31,7 @@ from pregao.lake.sql.file_pruning import (
 )
 from pregao.lake.sql.query_guard import Parsed, lists_rows, parse
 from pregao.lake.sql.table_files import TableFiles, open_files
+from pregao.lake.storage.delta import arrow_schema, dataset, visible_files
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import View, define_views, needed_tables, view_names
 from pregao.lake.views.sql import DUCKDB, select_text
@@ -74,21 +81,14 @@ class DuckdbEngine:
         needed = {name for view in defined for name in needed_tables(view)}
         return sorted({*tables, *needed}), defined
 
-    @contextmanager
-    def _spoken(self, session: Sequence[Any] = ()) -> Iterator[None]:
+    def _spoken(self, session: Sequence[Any] = ()) -> AbstractContextManager[None]:
         """Turn errors of DuckDB and Arrow into a `UsageError` of one line.
 
         ``session`` has the connection with the query's tables once it is open.
         """
-        try:
-            yield
-        except PregaoError:
-            raise
-        except (duckdb.Error, pa.ArrowException, RuntimeError, OSError) as error:
-            if is_interrupt(error):
-                raise KeyboardInterrupt from None
-            words = self._sentence(error, session)
-            raise UsageError(f"The query failed: {words}") from error
+        return translated_errors(
+            lambda error: UsageError(f"The query failed: {self._sentence(error, session)}")
+        )
 
     def _sentence(self, error: BaseException, session: Sequence[Any]) -> str:
         lines = [line.strip() for line in str(error).splitlines()]
@@ -169,6 +169,19 @@ class DuckdbResult:
         return rows
 
 
+@contextmanager
+def translated_errors(describe: Callable[[BaseException], PregaoError]) -> Iterator[None]:
+    """Replace errors of DuckDB and Arrow by our own; an interrupted query is an interrupt."""
+    try:
+        yield
+    except PregaoError:
+        raise
+    except (duckdb.Error, pa.ArrowException, RuntimeError, OSError) as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
+        raise describe(error) from error
+
+
 def is_interrupt(error: BaseException) -> bool:
     """Whether DuckDB raised the error for an interrupt; it uses several classes for that."""
     return isinstance(error, duckdb.InterruptException) or "Query interrupted" in str(error)
@@ -196,3 +209,53 @@ def _scans(
             elif pa.types.is_date32(field.type):
                 kinds[table.name, field.name] = datetime.date
     return find_scans(parsed.tree, readables, kinds, parameters)
+
+
+LEVELS_OF_TICKS = """
+SELECT sending_time_ns, state,
+  bid_price_1, bid_price_2, bid_price_3, bid_price_4, bid_price_5,
+  bid_price_6, bid_price_7, bid_price_8, bid_price_9, bid_price_10,
+  bid_size_1, bid_size_2, bid_size_3, bid_size_4, bid_size_5,
+  bid_size_6, bid_size_7, bid_size_8, bid_size_9, bid_size_10,
+  ask_price_1, ask_price_2, ask_price_3, ask_price_4, ask_price_5,
+  ask_price_6, ask_price_7, ask_price_8, ask_price_9, ask_price_10,
+  ask_size_1, ask_size_2, ask_size_3, ask_size_4, ask_size_5,
+  ask_size_6, ask_size_7, ask_size_8, ask_size_9, ask_size_10
+FROM ticks
+"""
+"""SELECT and FROM of a query for the states and the best ten levels of ticks."""
+_NAMED = re.compile(r"\$([a-z_]+)")
+
+
+def bound_rows(
+    lake: LakeStore, tables: Sequence[str], sql: str, values: Mapping[str, Any] | None = None
+) -> Any:
+    """Return the rows of a query as an Arrow table.
+
+    Args:
+        lake: Lake that has the tables.
+        tables: Names of the tables that the query reads.
+        sql: Constant SQL text, with ``$name`` for each bound value.
+        values: Values by name; names that do not occur in ``sql`` are ignored.
+    """
+    lake.require()
+    lake.roll_forward()
+    wanted = set(_NAMED.findall(sql))
+    bound = {name: value for name, value in (values or {}).items() if name in wanted}
+    with _errors(lake, tables), open_session() as session:
+        for name in tables:
+            table = lake.delta(name)
+            files = dataset(lake.table_location(name), arrow_schema(table), visible_files(table))
+            session.register(name, files)
+        return session.sql(sql, params=bound).to_arrow_table()
+
+
+def _errors(lake: LakeStore, tables: Sequence[str]) -> AbstractContextManager[None]:
+    """Turn errors of DuckDB and Arrow into a `PregaoError` of one line."""
+
+    def describe(error: BaseException) -> PregaoError:
+        first = " ".join(str(error).split())[:300]
+        hint = renamed_hint(first, lake)
+        return PregaoError(f"The lake's {', '.join(tables)} cannot be read: {first}{hint}")
+
+    return translated_errors(describe)
