@@ -25,6 +25,7 @@ from pregao.umdf.templates import (
     AUCTION_IMBALANCE,
     FORWARD_TRADE,
     IMPLIED_SINCE,
+    LAST_TRADE_PRICE,
     OPENING_PRICE,
     THEORETICAL_OPENING_PRICE,
     TRADE,
@@ -227,3 +228,12 @@ def test_002_10_entries_of_other_venues_are_no_message_of_the_binary_feed(entry_
             for each in (found, without)
         )
         assert found_at == [at for at in at_all if entry_rows[at]["MDStreamID"] in (None, "E")]
+
+
+def test_002_10_1_the_trade_of_a_snapshot_is_the_last_one():
+    """Whatever its condition; an incremental entry is a trade, unless it only has its price (U)."""
+    trades = [{"MDEntryType": "2", "TradeCondition": each} for each in (None, "X L", "U")]
+    table = table_of(trades)
+    assert EntryColumns(table).template.tolist() == [TRADE, TRADE, LAST_TRADE_PRICE]
+    shown = EntryColumns(table.drop_columns(["md_update_action"]))
+    assert shown.template.tolist() == [LAST_TRADE_PRICE] * 3
