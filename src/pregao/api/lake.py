@@ -362,9 +362,9 @@ class Lake:
             UsageError: It is not a single query, accesses anything outside the lake, or fails.
 
         Example:
-            >>> rows = lake.sql("SELECT * FROM v_trades WHERE symbol = ? LIMIT 5", ["PETR4"])
+            >>> rows = lake.sql("SELECT * FROM v_trades WHERE symbol = ? LIMIT 1", ["PETR4"])
             >>> rows.num_rows
-            5
+            1
         """
         from pregao.lake.execution.runner import EngineName
         from pregao.lake.sql.engines import choose_engine, open_engine
