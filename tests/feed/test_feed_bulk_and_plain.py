@@ -187,7 +187,8 @@ def test_a_day_over_bad_lines(tmp_path, version):
     ],
 )
 def test_resets_over_bad_lines(tmp_path, version, resets):
-    simulated(tmp_path, version, lossy=("A", "B", "snapshot"), resets=resets)
+    lossy = ("A", "B", "snapshot")
+    simulated(tmp_path, version, lossy=lossy, resets=resets, duration_ns=8 * 10**9)
     ticks, spans, _ = compare(tmp_path, version)
     assert ticks > 100
     assert spans > 0

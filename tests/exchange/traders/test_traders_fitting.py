@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,12 @@ from pregao.exchange.traders.fitting import (
     next_guess,
     profile_text,
 )
-from pregao.exchange.traders.profiles import FLOW_NUMBERS, load_profile, parse_profile
+from pregao.exchange.traders.profiles import (
+    FLOW_NUMBERS,
+    bundled_data,
+    load_profile,
+    parse_profile,
+)
 
 CALIBRATED = dict(load_profile("thin-derivatives").calibrated)
 REAL = TargetFlowStatistics(
@@ -44,9 +50,27 @@ def test_the_first_guess_uses_known_values():
     data = first_guess(REAL)
     assert data["rate"] == 150.0
     assert data["security_types"] == ["FUT", "MLEG"]
-    assert data["makers"]["lifetime_ms"] == 16.0
+    bundled = bundled_data("thin-derivatives")["makers"]["lifetime_ms"]
+    assert data["makers"]["lifetime_ms"] == bundled
+    longer = {**CALIBRATED, "lifetime_median_ms": 32.0}
+    assert first_guess(replace(REAL, numbers=longer))["makers"]["lifetime_ms"] == 2 * bundled
     assert data["makers"]["replace_share"] == 0.1
     assert data["calibrated"] == CALIBRATED
+
+
+@pytest.mark.parametrize(
+    ("numbers", "types", "base"),
+    [
+        ({}, ("CS",), "thin-derivatives"),
+        ({"amended": 0.1}, ("OPT", "CS"), "equities"),
+        ({"amended": 0.1}, ("FUT", "CS"), "derivatives"),
+        ({"amended": 0.1, "cancels_per_trade": 2.0}, ("CS",), "stress"),
+    ],
+)
+def test_a_fit_starts_from_the_bundled_profile_of_a_similar_market(numbers, types, base):
+    data = first_guess(replace(REAL, numbers={**CALIBRATED, **numbers}, security_types=types))
+    assert data["excitation"] == bundled_data(base)["excitation"]
+    assert data["takers"] == bundled_data(base)["takers"]
 
 
 def test_numbers_are_adjusted_towards_the_target():
@@ -63,7 +87,8 @@ def test_numbers_are_adjusted_towards_the_target():
 def test_the_distance_is_the_largest_factor():
     assert distance(REAL, FlowStatistics(150.0, CALIBRATED)) == 1.0
     assert distance(REAL, FlowStatistics(300.0, CALIBRATED)) == 2.0
-    assert distance(REAL, FlowStatistics(150.0, {**CALIBRATED, "fano": 35.0})) == 4.0
+    assert distance(REAL, FlowStatistics(150.0, {**CALIBRATED, "close": 0.1})) == 4.0
+    assert distance(REAL, FlowStatistics(150.0, {**CALIBRATED, "fano": 35.0})) == 1.0
     assert distance(REAL, FlowStatistics(0.0, CALIBRATED)) == math.inf
 
 

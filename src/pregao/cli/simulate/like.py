@@ -62,6 +62,8 @@ class FittedProfile:
     data: dict[str, Any]
     """Profile, in the structure of its TOML file."""
     rounds: int
+    factor: float
+    """Largest factor by which one of the eight figures of the best run differs from the day."""
 
 
 def fit(
@@ -100,7 +102,7 @@ def fit(
         if factor <= _GOOD:
             break
         data = next_guess(data, target, flow)
-    return FittedProfile(real, best, rounds)
+    return FittedProfile(real, best, rounds, best_distance)
 
 
 def simulated_flow(

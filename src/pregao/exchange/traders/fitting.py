@@ -15,8 +15,22 @@ from typing import Any
 
 from pregao.exchange.traders.profiles import FLOW_NUMBERS, bundled_data
 
-BASE = "thin-derivatives"
-"""Bundled profile that a fit starts from."""
+THIN = "thin-derivatives"
+"""Bundled profile that a fit to a market of fleeting quotes starts from."""
+REPRODUCED = (
+    "lifetime_median_ms",
+    "amended",
+    "improving",
+    "cancels_per_trade",
+    "one_lot",
+    "close",
+    "busiest",
+)
+"""Measures that a fit reproduces, with the events per second: eight figures."""
+_FEW_AMENDED, _FEW_CANCELS = 0.03, 3.5
+"""Limits of the share of amendments and of the cancels per trade between the bundled profiles."""
+_SHARES = frozenset({"CS", "PS", "ETF", "CASH", "OPT", "INDEXOPT"})
+"""Security types of shares and what follows them."""
 _MIN_FACTOR, _MAX_FACTOR = 0.25, 4.0
 """Bounds of the factor by which a number changes in one step."""
 _MIN_CALM, _MAX_CALM = 0.03, 1.0
@@ -49,8 +63,9 @@ class TargetFlowStatistics(FlowStatistics):
 
 def first_guess(real: TargetFlowStatistics) -> dict[str, Any]:
     """Return a first profile, as data, with the numbers that can be copied or derived directly."""
-    data = copy.deepcopy(bundled_data(BASE))
     target = real.numbers
+    base = _base(real)
+    data = copy.deepcopy(bundled_data(base))
     if real.security_types:
         data["security_types"] = list(real.security_types)
     data["rate"] = _shown(real.events_per_second)
@@ -60,17 +75,25 @@ def first_guess(real: TargetFlowStatistics) -> dict[str, Any]:
             "lots": [size for size, _ in lots],
             "weights": [_shown(100 * share) for _, share in lots],
         }
-    median, tenth = target["lifetime_median_ms"], target["lifetime_p10_ms"]
-    data["makers"]["lifetime_ms"] = _shown(max(median, 1e-3))
-    data["makers"]["lifetime_sigma"] = _shown(_spread(median, tenth))
-    data["makers"]["replace_share"] = _shown(min(real.replaced, 0.9))
     data["members"]["shown_share"] = _shown(1 - real.firmless)
-    data["book"]["orders"] = max(2, round(2 * real.resting))
-    data["book"]["min_orders"] = max(1, min(round(real.resting / 2), data["book"]["orders"]))
     data["activity"]["exponent"] = _shown(exponent_for(target["busiest"], real.instruments))
-    data["excitation"]["branching"] = _shown(1 - _calm(1.5 / target["interval_cv"] ** 2))
+    if base == THIN:
+        known, makers = data["calibrated"], data["makers"]
+        longer = target["lifetime_median_ms"] / known["lifetime_median_ms"]
+        makers["lifetime_ms"] = _shown(max(makers["lifetime_ms"] * longer, 1e-3))
+        makers["replace_share"] = _shown(min(real.replaced, 0.9))
     data["calibrated"] = {name: _shown(target[name]) for name in FLOW_NUMBERS}
     return data
+
+
+def _base(real: TargetFlowStatistics) -> str:
+    """Return the bundled profile whose market is most like this one."""
+    if real.numbers["amended"] < _FEW_AMENDED:
+        return THIN
+    if real.numbers["cancels_per_trade"] < _FEW_CANCELS:
+        return "stress"
+    types = real.security_types
+    return "equities" if types and types[0] in _SHARES else "derivatives"
 
 
 def next_guess(
@@ -115,9 +138,9 @@ def next_guess(
 
 
 def distance(real: FlowStatistics, given: FlowStatistics) -> float:
-    """Return how far a flow is from the real one: the largest factor between two numbers."""
+    """Return how far a flow is from the real one: the largest factor of the eight figures."""
     factors = [given.events_per_second / real.events_per_second]
-    for name in FLOW_NUMBERS:
+    for name in REPRODUCED:
         target, measured = real.numbers[name], given.numbers[name]
         if target or measured:
             factors.append(measured / target if target and measured else _MAX_FACTOR)

@@ -163,7 +163,7 @@ def _measure(
     windows = np.bincount((times - times[0]) // WINDOW_NS)[: int(seconds * SECOND // WINDOW_NS)]
     shares = np.unique(instruments, return_counts=True)[1] / len(instruments)
     sizes = np.unique(new["lots"], return_counts=True)
-    ranked = np.argsort(-sizes[1], kind="stable")[:12]
+    ranked = np.argsort(-sizes[1], kind="stable")[:20]
     pairs = gone["event"] * 2 + gone["side"]
     replaced = np.isin(pairs[cancelled], new["event"] * 2 + new["side"])
     amended = int((~np.isin(changed["event"], trade_events)).sum())
