@@ -2,18 +2,27 @@
 
 import os
 import socket
+from contextlib import suppress
 from itertools import count
 
 from pregao.net.addresses import Address, find_interface
 
 LO = find_interface("lo")
+_returned = set()
 _groups = count(1)
 
 
 def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.bind(("127.0.0.1", 0))
-        return asking.getsockname()[1]
+    """Return a port that is free for UDP and TCP, and that no earlier call returned."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            port = tcp.getsockname()[1]
+            with suppress(OSError):
+                udp.bind(("127.0.0.1", port))
+                if port not in _returned:
+                    _returned.add(port)
+                    return port
 
 
 def free_group(port=None):
