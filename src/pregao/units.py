@@ -141,12 +141,13 @@ def day_of(time_ns: Times) -> Times:
     if isinstance(time_ns, int):
         summer = time_ns < _LAST_CHANGE_NS and bisect_right(_CHANGES_NS, time_ns) % 2 == 1
         return (time_ns + MARKET_OFFSET_NS + (HOUR if summer else 0)) // DAY
-    local = time_ns + MARKET_OFFSET_NS
-    if time_ns.size and time_ns.min() < _LAST_CHANGE_NS:
-        import numpy as np
+    if not time_ns.size or time_ns.min() >= _LAST_CHANGE_NS:
+        # In one expression, numpy reuses the memory of the sum: a fifth of the time.
+        return (time_ns + MARKET_OFFSET_NS) // DAY
+    import numpy as np
 
-        local += np.searchsorted(_CHANGES_NS, time_ns, "right") % 2 * HOUR
-    return local // DAY
+    summer = np.searchsorted(_CHANGES_NS, time_ns, "right") % 2
+    return (time_ns + (MARKET_OFFSET_NS + summer * HOUR)) // DAY
 
 
 def day_begins_ns(number: int) -> int:

@@ -36,7 +36,7 @@ REPEATED_IN = {
     "fast/_kernels.py": "one branch for numbers and texts would branch per field",
     "lake/storage/fast_parquet/_decoding_kernels.py": "labels and their values: one pass each",
 }
-"""Kernels that repeat a block within the module, with the reason."""
+"""Kernels that repeat a block within their module, with the reason."""
 
 
 def modules():
