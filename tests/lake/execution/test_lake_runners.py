@@ -14,8 +14,10 @@ from pyspark import cloudpickle
 from pregao.errors import CaptureError, DecodeError, PregaoError
 from pregao.lake.analytics.registry import ANALYTICS
 from pregao.lake.analytics.run import analyse
+from pregao.lake.analytics.task import JOB as ANALYTICS_JOB
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.execution import processes
+from pregao.lake.execution.fork_server import ForkServer
 from pregao.lake.execution.processes import MAX_ATTEMPTS, ProcessRunner
 from pregao.lake.execution.runner import Job, SerialRunner
 from pregao.lake.execution.spark import SparkRunner
@@ -356,6 +358,15 @@ def sleeps_after_the_first(number):
     time.sleep(600 * number)
 
 
+def test_the_server_of_workers_with_duckdb_ends_in_silence(capfd):
+    server = ForkServer(ANALYTICS_JOB.work, ANALYTICS_JOB.prepare)
+    _, connection = server.fork()
+    server.close()
+    connection.close()
+    assert server._process.returncode == 0
+    assert capfd.readouterr() == ("", "")
+
+
 def test_an_exception_of_the_caller_ends_running_tasks(pool):
     before = children()
 
@@ -374,6 +385,7 @@ def sleeps(folder):
 
 
 SLEEPING = """
+from pregao.lake.execution.fork_server import ForkServer
 from pregao.lake.execution.processes import ProcessRunner
 from pregao.lake.execution.runner import Job
 from tests.lake.execution import test_lake_runners as tests

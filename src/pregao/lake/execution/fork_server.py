@@ -22,7 +22,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NoReturn
 
 from pregao.errors import PregaoError
 from pregao.lake.execution.worker import serve
@@ -107,8 +107,8 @@ def _name(function: Callable[..., Any]) -> tuple[str, str]:
     return function.__module__, function.__qualname__
 
 
-def main(descriptor: int, work: tuple[str, str], prepare: tuple[str, str]) -> None:
-    """Fork workers on request; when the connection is closed, end them and return."""
+def main(descriptor: int, work: tuple[str, str], prepare: tuple[str, str]) -> NoReturn:
+    """Fork workers on request; when the connection is closed, end them and exit."""
     control = socket.socket(fileno=descriptor)
     if sys.platform == "linux":  # elsewhere the system's libraries may not be forked in use
         # Errors are raised again by the tasks, which need the same.
@@ -137,6 +137,8 @@ def main(descriptor: int, work: tuple[str, str], prepare: tuple[str, str]) -> No
         os.kill(worker, signal.SIGKILL)  # not yet waited for, so the number is still its own
     for worker in workers:
         os.waitpid(worker, 0)
+    # Not by return: frozen objects of libraries would be reported as leaked.
+    os._exit(0)
 
 
 def _load_kernels() -> None:
