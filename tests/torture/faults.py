@@ -160,6 +160,6 @@ class FaultyLine:
             elif fault.kind == "duplicate":
                 copies = 2 * bool(copies)
             elif fault.kind == "torn packet":
-                payload = payload[: draw.randrange(len(payload))]
+                payload = payload[: -draw.randint(1, 3)]  # never between two messages
             count(fault.kind)
         return [(when + 5_000 * copy, payload) for copy in range(copies)]

@@ -36,6 +36,9 @@ class Truth:
     def __init__(self, security_ids: list[int]) -> None:
         self.at = -1
         self._index: dict[Any, int] = {}
+        self.restarted_ms: set[int] = set()
+        """When the publisher restarted: if a clock that was set back stands still, messages before
+        and after have the same numbers and time."""
         self._books: dict[int, list[tuple[int, Book]]] = {each: [] for each in security_ids}
         self.changed_ns: dict[int, list[tuple[int, Book]]] = {each: [] for each in security_ids}
 
@@ -54,7 +57,7 @@ class Truth:
     def book(self, security_id: int, point: Any) -> Book | None:
         """Return the book at a point; None if the point is within a packet or a turn."""
         at = self._index.get(point)
-        if at is None:
+        if at is None or (point[0] == "legacy" and point[2] in self.restarted_ms):
             return None
         known = self._books[security_id]
         found = bisect_right(known, at, key=lambda each: each[0]) - 1

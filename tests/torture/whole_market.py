@@ -276,6 +276,7 @@ class Market:
             self.down_until = self.now + RESTART_NS
         else:
             assert self.process.host.faults.count == 0, self.process.host.faults.notes
+            self.truth.restarted_ms.add(self.process.host.now_ns // MILLISECOND)
 
     def _damaged(self, fault: Fault) -> None:
         """Damage the journal: the exchange refuses it, or is what it was; then restore it."""
@@ -359,6 +360,7 @@ class Market:
                 self.disk.arm(fault.kind, self.journal)
             case "publisher restart" if process is not None:
                 process.restart_feed(self.now + self.clock_ns)
+                self.truth.restarted_ms.add(process.host.now_ns // MILLISECOND)
                 count[fault.kind] += 1
             case "gateway failover" if process is not None:
                 process.host.control({"command": "failover"}, self.now + self.clock_ns)
@@ -416,8 +418,11 @@ class Market:
                 self._send(line, stream, self.now, payload, "B")
         legacy = process.data.publisher.channels[51].legacy
         assert legacy is not None
-        last_ns = max((each.time_ns for each in packets if each.legacy), default=0)
-        points.append(legacy_point(legacy.writer.last_number, last_ns))
+        messages = [
+            each.time_ns for each in packets if each.legacy and each.stream is Stream.INCREMENTAL
+        ]
+        if messages:
+            points.append(legacy_point(legacy.writer.last_number, messages[-1]))
         self.truth.record(process.host.engine, points, max(each.time_ns for each in packets))
 
     def _reference(self, packet: OutgoingPacket) -> None:
