@@ -158,7 +158,7 @@ def test_help_has_an_example():
     ("arguments", "words"),
     [
         (["--profile", "bonds"], "unknown profile 'bonds'; choose one of equities"),
-        (["--duration", "soon"], "45s, was 'soon'"),
+        (["--duration", "soon"], "7d, was 'soon'"),
         (["--duration", "1ms"], "--duration must be from 1s to 24h, was 0.001s"),
         (["--instruments", "0"], "--instruments must be from 1 to 100000, was 0"),
         (

@@ -276,8 +276,6 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
             "flow_version",
             f"must be {FLOW_VERSION}, was {version}: start from a bundled profile of this version",
         )
-    operations = top.section("operations")
-    bands_share = operations.number("bands_share", maximum=0.5, default=0.0)
     profile = Profile(
         name=name,
         rate=top.number("rate", above=0.0, maximum=_MAX_RATE),
@@ -294,8 +292,10 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
         open=top.section("open").mix(OPEN_ACTIONS),
         auction=top.section("auction").mix(AUCTION_ACTIONS),
         take=top.section("aggressive").mix(TAKE_KINDS),
+        bands_share=(operations := top.section("operations")).number(
+            "bands_share", maximum=0.5, default=0.0
+        ),
         operations=_operations(operations),
-        bands_share=bands_share,
         shocks=_shocks(top.section("shocks")),
         members=_members(top.section("members")),
         excitation=_excitation(top.section("excitation", optional=True)),
