@@ -50,6 +50,7 @@ PAGES = (
 )  # fmt: skip
 MAX_WAIT_S = 600.0
 _NEW_NETWORK, _NEW_USER, _SET_FLAGS, _UP = 0x40000000, 0x10000000, 0x8914, 0x1049
+_END_WITH_PARENT = 1
 _PRELOADED = (
     "duckdb", "pyarrow.dataset", "pregao.api.lake", "pregao.cli.main", "pregao.lake.drop",
     "pregao.lake.ingest.pipeline", "pregao.exchange.simulation.simulation",
@@ -271,6 +272,8 @@ class Server:
 
 def serve(address: str) -> None:
     """Serve commands on a local socket until this process is terminated."""
+    with contextlib.suppress(AttributeError):  # Linux: end with the process that asks
+        ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGTERM)
     _isolate()
     for name in _PRELOADED:
         importlib.import_module(name)
