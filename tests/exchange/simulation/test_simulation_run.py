@@ -191,7 +191,7 @@ def test_every_packet_is_on_both_feeds_at_its_own_time(plain):
 
 def test_auctions_publish_news_if_a_profile_defines_their_end(tmp_path):
     """Extensions and random ends; other profiles' auctions end when they are scheduled to."""
-    run(tmp_path, "thin-derivatives", duration_ns=30 * SECOND, rate=1000.0)
+    run(tmp_path, "thin-derivatives", duration_ns=30 * SECOND, rate=4000.0)
     headlines = {
         found.values["headline"].rpartition(" - ")[2]
         for path in sorted(tmp_path.glob("*_Incremental_A.pcap"))
