@@ -18,6 +18,8 @@ run()
 """
 SERVERS = "asyncio uvicorn starlette"
 LIBRARIES = "pandas polars matplotlib pyspark"
+LEGACY = "pregao.fast pregao.legacy pregao.feed.legacy pregao.lake.books.legacy_reader"
+OTHER_PROTOCOLS = "pregao.lake.ingest.protocols.legacy pregao.lake.ingest.protocols.entrypoint"
 
 
 def imported(unwanted, *arguments):
@@ -52,5 +54,5 @@ def test_a_query_imports_no_server_and_no_data_frames():
 
 def test_a_book_imports_no_server_no_data_frames_and_no_legacy_feed():
     lake = analysed(["trades"], books=True)[0].location.path
-    unwanted = f"{SERVERS} {LIBRARIES} duckdb pregao.lake.books.legacy_reader"
+    unwanted = f"{SERVERS} {LIBRARIES} duckdb {LEGACY} pregao.entrypoint {OTHER_PROTOCOLS}"
     assert imported(unwanted, "book", "PETR3", "--lake", lake) == (0, [])

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, MINUTE
 from pregao.lake.books.legacy_versions import TimeSlots, find_restarts
-from pregao.lake.ingest.protocols.legacy import slot_of
-from pregao.lake.ingest.sequence_ranges import numberings_of
+from pregao.lake.ingest.sequence_ranges import numberings_of, slot_of
 
 START = 1_779_361_200_000_000_000
 EPOCHS = st.lists(st.integers(2, 30), min_size=1, max_size=4)

@@ -13,8 +13,7 @@ import numpy as np
 
 from pregao.arrays import BoolArray, Int64Array
 from pregao.clock import SECOND
-from pregao.lake.ingest.protocols.legacy import slot_of
-from pregao.lake.ingest.sequence_ranges import SequenceSpan
+from pregao.lake.ingest.sequence_ranges import SequenceSpan, slot_of
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
 
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pregao.feed.book_updates import BOOK_TEMPLATES
-from pregao.feed.legacy.follower import MAX_ENTRIES
 from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
 from pregao.feed.replay.snapshots import CompleteLoop, complete_loops, whole_loops
 from pregao.lake.books.catalog import FileCatalog
@@ -54,7 +53,7 @@ def plan_day(catalog: FileCatalog, day: date, channel: int) -> DayInputs:
         spans = _spans(reader, base)
     gaps = find_gaps(lake, day, channel, coverage)
     legacy = inputs.protocol == LEGACY
-    max_messages = MAX_ENTRIES if legacy else MAX_MESSAGES_PER_PACKET
+    max_messages = _max_entries() if legacy else MAX_MESSAGES_PER_PACKET
     loops: tuple[CompleteLoop, ...] = ()
     if len(gaps) and (headers := read_headers(reader, SecurityRange())) is not None:
         loops = complete_loops(whole_loops(headers, spans, base), gaps)
@@ -63,6 +62,13 @@ def plan_day(catalog: FileCatalog, day: date, channel: int) -> DayInputs:
         base, coverage.from_the_start, by_position, spans, gaps, loops, max_messages, not legacy
     )
     return DayInputs(lake.location, inputs, facts, coverage.schema_version)
+
+
+def _max_entries() -> int:
+    """Return the limit of the legacy feed, whose modules are imported for its books only."""
+    from pregao.feed.legacy.follower import MAX_ENTRIES
+
+    return MAX_ENTRIES
 
 
 def _spans(reader: InputReader, base: int) -> tuple[tuple[int, int], ...]:

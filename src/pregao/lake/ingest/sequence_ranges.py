@@ -16,7 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.arrays import Int64Array
-from pregao.umdf.sequencing import version_distance
+from pregao.clock import MINUTE
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
+
+SLOT_NS = 10 * MINUTE
 
 ChannelDayVersion = tuple[int, int, int]
 """A day, a channel and a sequence version."""
@@ -24,6 +27,12 @@ Runs = list[tuple[int, int]]
 
 RunsByFeed = dict[tuple[int, str], Runs]
 """Runs of sequence numbers by origin (see `gaps`) and feed."""
+
+
+def slot_of(time_ns: Int64Array) -> Int64Array:
+    """Return the slots of sending times, which stand in for sequence versions and wrap alike."""
+    slots: Int64Array = time_ns // SLOT_NS % LAST_SEQUENCE_VERSION + 1
+    return slots
 
 
 def joined_runs(*several: Runs) -> Runs:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from pregao.arrays import Int64Array
 from pregao.capture.blocks import PacketBlock
-from pregao.clock import MINUTE, SECOND
+from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.fast.columns import REASONS, FastColumnDecoder, FastMessageColumns
 from pregao.fast.model import Template, Templates
@@ -39,6 +39,7 @@ from pregao.lake.ingest.protocol import (
 from pregao.lake.ingest.protocols.legacy_channels import UNKNOWN, channel_of, known_channel
 from pregao.lake.ingest.sbe_rows import Payloads
 from pregao.lake.ingest.schemas import DATE_FIELD, KEY, bounded_spec, column_of
+from pregao.lake.ingest.sequence_ranges import slot_of
 from pregao.lake.ingest.window import by_day
 from pregao.lake.ingest.writer import order_by_value
 from pregao.lake.storage.commit_unit import DATE, TableSpec
@@ -57,11 +58,9 @@ from pregao.legacy.streams import LegacyStream, is_legacy, stream_of
 from pregao.legacy.tables import LegacyRows, LegacyTable, bundled_tables, rows_of
 from pregao.sbe.arrow import widened
 from pregao.schemas.fast_templates import bundled_entries, bundled_tags, bundled_templates, renamed
-from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, PacketKey
+from pregao.umdf.sequencing import PacketKey
 
 PREFIX = "legacy_"
-
-SLOT_NS = 10 * MINUTE
 
 _user_templates: dict[str, TemplateSet] = {}
 """Templates of the user's file in this process; empty without one."""
@@ -108,15 +107,6 @@ def _spec(table: LegacyTable) -> TableSpec:
     return bounded_spec(
         message_table_name(table.name), schema, f"Messages of the legacy feed: {what}."
     )
-
-
-# --- Time slots ---
-
-
-def slot_of(time_ns: Int64Array) -> Int64Array:
-    """Return the slots of sending times; they wrap like sequence versions."""
-    slots: Int64Array = time_ns // SLOT_NS % LAST_SEQUENCE_VERSION + 1
-    return slots
 
 
 # --- Templates ---
