@@ -127,7 +127,7 @@ def test_book_shows_levels():
 def test_book_in_json_is_the_truth_at_every_moment():
     for line in [line for line in truth() if line["symbol"] == "PETR4"][3:]:
         result = run("book", "PETR4", "--lake", lake(), "--at", line["time_ns"], "--json",
-                     "--orders")  # fmt: skip
+                     "--orders", "--depth", "100000")  # fmt: skip
         data = json.loads(result.stdout)
         for name, side in (("bid_orders", "bids"), ("ask_orders", "asks")):
             assert [
@@ -146,6 +146,22 @@ def test_book_shows_orders():
     result = run("book", "PETR4", "--lake", lake(), "--orders", "--depth", "2")
     assert str(line["bids"][0][2]) in result.output
     assert str(line["asks"][1][2]) in result.output
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_the_depth_limits_levels_and_orders_of_json(depth):
+    line, lists = final("PETR4"), ("bids", "asks")
+    data = json.loads(
+        run("book", "PETR4", "--lake", lake(), "--orders", "--json", "--depth", str(depth)).stdout
+    )
+    for name, side in (("bid_orders", "bids"), ("ask_orders", "asks")):
+        assert len(line[side]) > 3
+        assert [order["order_id"] for order in data[name]] == [
+            order[2] for order in line[side][:depth]
+        ]
+    assert [len(data[name]) for name in lists] == [
+        min(depth, len({order[0] for order in line[side]})) for side in lists
+    ]
 
 
 def test_book_takes_times_with_zones():

@@ -71,7 +71,7 @@ def test_they_are_ingested_and_the_books_are_right_after_them(pregao, day, captu
     done = pregao("lake", "check", "--lake", lake)
     assert done.code == 0, done.err
     for security_id in day.books:
-        done = pregao("book", security_id, "--lake", lake, "--orders", "--json")
+        done = pregao("book", security_id, "--lake", lake, "--orders", "--json", "--depth", 10**6)
         assert done.code == 0, done.err
         book = json.loads(done.out)
         assert book["state"] in ("valid", "empty")

@@ -101,7 +101,10 @@ def levels_of(moment: HistoricalBook) -> tuple[list[BookLevel], list[BookLevel]]
 
 
 def as_data(moment: HistoricalBook, depth: int, with_orders: bool) -> dict[str, Any]:
-    """Return a book at a time as JSON-compatible data; prices are exact strings."""
+    """Return a book at a time as JSON-compatible data; prices are exact strings.
+
+    ``depth`` is the maximum number of levels, and of orders, per side.
+    """
     from pregao.units import Side
 
     data: dict[str, Any] = {
@@ -132,7 +135,7 @@ def as_data(moment: HistoricalBook, depth: int, with_orders: bool) -> dict[str, 
         ]
     if with_orders:
         for name, side in (("bid_orders", Side.BID), ("ask_orders", Side.ASK)):
-            data[name] = [_order(order) for order in moment.book.orders(side)]
+            data[name] = [_order(order) for order in moment.book.orders(side)[:depth]]
     return data
 
 
@@ -202,7 +205,7 @@ def _levels_table(moment: HistoricalBook, depth: int) -> _Shown:
 def _orders_table(moment: HistoricalBook, depth: int) -> _Shown:
     from pregao.units import Side
 
-    columns = ["side", "place", "price", "size", "order", "firm", "in the queue since"]
+    columns = ["side", "position", "price", "size", "order", "firm", "in the queue since"]
     table = []
     for side in Side:
         for position, order in enumerate(moment.book.orders(side)[:depth], 1):
