@@ -1,4 +1,4 @@
-"""Were the rebuilt books right? python examples/audit_books.py LAKE."""
+"""Whether the rebuilt books equal the snapshots: python examples/audit_books.py LAKE."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""How many messages of each template there are: python examples/count_templates.py CAPTURE…"""
+"""Number of messages of each template: python examples/count_templates.py CAPTURE…"""
 
 import sys
 from collections import Counter

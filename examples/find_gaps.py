@@ -1,4 +1,4 @@
-"""Which packets a line lost: python examples/find_gaps.py CAPTURE…"""
+"""The packets that a line lost: python examples/find_gaps.py CAPTURE…"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Writes groups down as pcap: python examples/live_recorder.py FOLDER INTERFACE GROUP:PORT…"""
+"""Record groups as pcap: python examples/live_recorder.py FOLDER INTERFACE GROUP:PORT…"""
 
 import sys
 from pathlib import Path

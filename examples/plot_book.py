@@ -1,4 +1,4 @@
-"""A picture of the book over time: python examples/plot_book.py LAKE SYMBOL FILE."""
+"""A chart of the book over time: python examples/plot_book.py LAKE SYMBOL FILE."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The captures that were taken in, with pandas: python examples/query_pandas.py LAKE."""
+"""The captures of a lake, with pandas: python examples/query_pandas.py LAKE."""
 
 import sys
 

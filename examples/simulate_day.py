@@ -1,4 +1,4 @@
-"""Make a trading day to play with: python examples/simulate_day.py FOLDER."""
+"""Simulate a trading day: python examples/simulate_day.py FOLDER."""
 
 import sys
 

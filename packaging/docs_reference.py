@@ -139,7 +139,7 @@ def _api() -> Iterator[str]:
         yield from _described(f"pregao.{name}", getattr(pregao, name))
     yield from _described("pregao.entrypoint.Client", entrypoint.Client)
     for name in plot.__all__:
-        if name != "Picture":
+        if name != "Chart":
             yield from _described(f"pregao.plot.{name}", getattr(plot, name))
 
 

@@ -143,37 +143,37 @@ export class ExchangeView {
       element("div", { class: "row" }, act("Publish", () => this.act({ command: "news", headline: headline.value }))));
   }
 
-  tell(words, kind = null) {
-    const line = element("div", { text: `${new Date().toISOString().slice(11, 19)} ${words}`, class: kind });
+  report(text, kind = null) {
+    const line = element("div", { text: `${new Date().toISOString().slice(11, 19)} ${text}`, class: kind });
     this.log.prepend(line);
     while (this.log.children.length > 100) this.log.lastChild.remove();
   }
 
   async act(request) {
     if ("symbol" in request && !request.symbol) {
-      this.tell("Select an instrument first: press / to search.", "down");
+      this.report("Select an instrument first: press / to search.", "down");
       return;
     }
     try {
       await send("/api/exchange/do", request);
-      this.tell(`${request.command} ${request.symbol ?? request.phase ?? request.headline ?? ""}: done`);
+      this.report(`${request.command} ${request.symbol ?? request.phase ?? request.headline ?? ""}: done`);
     } catch (error) {
-      this.tell(error.message, "down");
+      this.report(error.message, "down");
     }
     this.refresh();
   }
 
   async enter(side) {
     if (!this.page.about) {
-      this.tell("Select an instrument first: press / to search.", "down");
+      this.report("Select an instrument first: press / to search.", "down");
       return;
     }
     try {
       const response = await send("/api/exchange/order", { side, id: this.page.about.id, quantity: Number(this.quantity.value), price: this.price.value });
       const { values } = response;
-      this.tell(`${response.answer} ${side} ${this.quantity.value} ${this.page.about.symbol}${values.orderID ? ` order ${values.orderID}` : ""}${values.ordRejReason ? ` reason ${values.ordRejReason}` : ""}`, /Reject/.test(response.answer) ? "down" : "up");
+      this.report(`${response.answer} ${side} ${this.quantity.value} ${this.page.about.symbol}${values.orderID ? ` order ${values.orderID}` : ""}${values.ordRejReason ? ` reason ${values.ordRejReason}` : ""}`, /Reject/.test(response.answer) ? "down" : "up");
     } catch (error) {
-      this.tell(error.message, "down");
+      this.report(error.message, "down");
     }
     this.refresh();
   }
