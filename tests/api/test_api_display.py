@@ -65,7 +65,7 @@ def test_an_instrument_shows_the_fields_of_its_definition(day):
     assert item.symbol
     for message in pregao.read(day, symbol="PETR3").messages():
         if message.template.startswith("SecurityDefinition"):
-            instrument = ChannelInstrument.of(message.values)
+            instrument = ChannelInstrument.from_values(message.values)
             break
     assert repr(instrument) == f"<PETR3 {instrument.security_id}, group {instrument.group.group}>"
     html = instrument._repr_html_()

@@ -373,7 +373,7 @@ def test_audit_of_a_clean_day_is_content():
 def test_audit_of_a_wrong_book_exits_with_1_and_reports_where(monkeypatch):
     from pregao.feed import messages
 
-    sound = messages.BookColumns.joined
+    sound = messages.BookColumns.concat
 
     def wrong(parts):
         joined = sound(parts)
@@ -381,7 +381,7 @@ def test_audit_of_a_wrong_book_exits_with_1_and_reports_where(monkeypatch):
         return joined
 
     location = lake()
-    monkeypatch.setattr(messages.BookColumns, "joined", staticmethod(wrong))
+    monkeypatch.setattr(messages.BookColumns, "concat", staticmethod(wrong))
     run("books", "--lake", location, "--engine", "local", "--depth", "4", "--quiet")
     monkeypatch.undo()
     try:

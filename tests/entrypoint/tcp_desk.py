@@ -236,7 +236,7 @@ class _Line(asyncio.Protocol):
                 self.transport.write(data)
             if not self.machine.unfinished:
                 break
-            self.machine.go_on(now)
+            self.machine.continue_retransmission(now)
         if self.machine.closing:
             self.transport.close()
         self.check()

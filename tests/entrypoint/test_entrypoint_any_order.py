@@ -61,7 +61,7 @@ def test_a_gateway_survives_any_order_of_anything(actions):
                 # The owner ends these connections itself: nothing reports their end to it.
                 lines = [each for each in lines if not each.gateway.closing] or [desk.connect()]
                 line = lines[-1]
-        line.gateway.go_on(desk.now)
+        line.gateway.continue_retransmission(desk.now)
         line.read_messages()  # all its bytes are complete messages
         executed += [event.number for event in line.events if hasattr(event, "message")]
         ended = [event for event in line.events if hasattr(event, "graceful")]

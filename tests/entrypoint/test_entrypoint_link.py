@@ -79,7 +79,7 @@ class Link:
             self.served(self.line.receive(to_gateway, self.now))
             output = self.line.take_output()
             while self.line.unfinished:
-                self.line.go_on(self.now)
+                self.line.continue_retransmission(self.now)
                 output += self.line.take_output()
             self.record_events(self.client.receive(output, self.now))
             to_gateway = self.client.take_output()

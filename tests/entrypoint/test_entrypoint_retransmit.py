@@ -89,7 +89,7 @@ def test_003_4_5_6_1000_are_sent_in_parts_and_nothing_goes_between_them():
     line.wait(1500)
     line.send_data(line.peer.sequence(1))
     while line.gateway.unfinished:
-        line.gateway.go_on(desk.now)
+        line.gateway.continue_retransmission(desk.now)
         received += line.read_messages()
     desk.report()
     received += line.read_messages()
@@ -111,7 +111,7 @@ def test_003_4_5_6_a_second_request_while_one_is_answered_ends_the_connection():
     )
     assert [name for name, _ in line.read_messages()][-2:] == ["RetransmitReject", "Terminate"]
     assert line.gateway.closing
-    line.gateway.go_on(desk.now)
+    line.gateway.continue_retransmission(desk.now)
     assert line.read_messages() == []
 
 

@@ -318,7 +318,7 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
     base = next(v for v in versions if all(version_distance(v, w) >= 0 for w in versions))
     spans = tuple(sorted(first.items(), key=lambda item: version_distance(base, item[0])))
     headers = ListColumns(looped.get(templates.SNAPSHOT_HEADER, []))
-    headers = headers.take(LoopRows.of(headers).order())
+    headers = headers.take(LoopRows.from_messages(headers).order())
     gaps = gaps_of(captured, base)
     loops = complete_loops(whole_loops(headers, spans, base), gaps)
     day = ChannelDay(base, from_the_start, by_position, spans, gaps, loops)
@@ -329,7 +329,9 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
         if template not in (templates.SNAPSHOT_HEADER, templates.SNAPSHOT_ORDERS)
         and "security_id" in rows[0]
     }
-    statistics = {key: rows.take(LoopRows.of(rows).order()) for key, rows in statistics.items()}
+    statistics = {
+        key: rows.take(LoopRows.from_messages(rows).order()) for key, rows in statistics.items()
+    }
     others = OtherMessages(
         {
             template: ListColumns(rows)
@@ -361,7 +363,10 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
     )  # fmt: skip
     parts = [each for each in resets if len(each)]
     follower.window(
-        IncrementalColumns.of(changing, keys), ResetColumns.of(parts, base), (0, 1 << 40), last=True
+        IncrementalColumns.from_messages(changing, keys),
+        ResetColumns.from_messages(parts, base),
+        (0, 1 << 40),
+        last=True,
     )
     return follower, ticks
 
@@ -376,11 +381,12 @@ def _snapshots(looped, headers, others, day):
         entries = ListColumns([entry for row in rows for entry in row["no_md_entries"]])
         versions = np.repeat([row["schema_version"] for row in rows], counts)
         orders = orders_of(
-            LoopRows.of(headers), LoopRows.of(ListColumns(rows)), np.cumsum(counts) - counts,
-            counts, snapshot_columns(entries, templates.implied_masks(versions)),
+            LoopRows.from_messages(headers), LoopRows.from_messages(ListColumns(rows)),
+            np.cumsum(counts) - counts, counts,
+            snapshot_columns(entries, templates.implied_masks(versions)),
             by_position=day.by_position,
         )  # fmt: skip
-    return Snapshots.of(headers, orders, others.loop_rows(), day.base, day.spans)
+    return Snapshots.from_messages(headers, orders, others.loop_rows(), day.base, day.spans)
 
 
 def tally(values):

@@ -239,7 +239,7 @@ class ExchangeProcess:
             if unread > MAX_UNREAD or connection.closing:
                 wire.up = False
             elif connection.unfinished:
-                connection.go_on(now_ns)
+                connection.continue_retransmission(now_ns)
                 continue
             return
 

@@ -137,12 +137,12 @@ def test_7_2_a_header_is_read_from_its_message(version):
     if version >= 15:
         values["lastSequenceVersion"] = 1234
     decoded = codec.decode(codec.encode("SnapshotFullRefresh_Header_30", values))
-    found = SnapshotHeader.of(decoded.values)
+    found = SnapshotHeader.from_values(decoded.values)
     expected = 1234 if version >= 15 else None
     assert found == SnapshotHeader(2222, 704, 2, 1, 2, 5, 8000, expected)
     values["lastRptSeq"] = None
     empty = codec.decode(codec.encode("SnapshotFullRefresh_Header_30", values))
-    assert SnapshotHeader.of(empty.values).last_rpt_seq is None
+    assert SnapshotHeader.from_values(empty.values).last_rpt_seq is None
 
 
 def test_memory_has_a_limit():

@@ -78,7 +78,7 @@ def test_the_serials_of_columns_are_those_of_their_messages(base, keys, kind):
     serials = serial_of(versions, numbers, base)
     assert serials.dtype == np.int64
     assert serials.tolist() == [PacketKey(*key).serial(base) for key in keys]
-    assert [PacketKey.of_serial(serial, base) for serial in serials.tolist()] == keys
+    assert [PacketKey.from_serial(serial, base) for serial in serials.tolist()] == keys
     found = keys_of_serials(serials, base)
     assert list(zip(*(column.tolist() for column in found), strict=True)) == keys
 

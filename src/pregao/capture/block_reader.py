@@ -64,7 +64,7 @@ class _Scratch:
     result: NDArray[np.int64]
 
     @classmethod
-    def of(cls, records: int, *, segments: bool) -> _Scratch:
+    def with_capacity(cls, records: int, *, segments: bool) -> _Scratch:
         columns = [np.empty(records, dtype) for dtype in PACKET_COLUMNS]
         of_tcp = [np.empty(records if segments else 0, dtype) for dtype in SEGMENT_COLUMNS]
         odd_at, odd_number = np.empty(records, np.int64), np.empty(records, np.int64)
@@ -125,7 +125,7 @@ class BlockReader:
         self.segments: SegmentBlock | None = None
         """TCP segments of the range of the last block, if requested."""
         records = min(self._block_bytes // 32, 1 << 17) + 1
-        self._scratch = _Scratch.of(records, segments=segments)
+        self._scratch = _Scratch.with_capacity(records, segments=segments)
         self._clocks = _Clocks()
         self._error: CaptureError | None = None
         self._blocks = self._walk()

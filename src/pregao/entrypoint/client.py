@@ -359,7 +359,7 @@ class Client:
                 "may or may not have it."
             ) from None
         finally:
-            self._answers.forget(key)
+            self._answers.remove(key)
 
     def request_builder(self, entering: RequestDefaults | None = None) -> RequestBuilder:
         """Return a builder of requests for this session.

@@ -58,8 +58,8 @@ class GatewayConnection:
 
     The owner passes in received bytes (`receive`), the time (`advance`, at `next_due_ns`) and the
     loss of the connection (`lost`). It sends the result of `take_output`, and then closes the
-    socket if `closing` is set. While `unfinished` is set, it calls `go_on` whenever that output has
-    been written.
+    socket if `closing` is set. While `unfinished` is set, it calls `continue_retransmission`
+    whenever that output has been written.
     """
 
     def __init__(self, sessions: GatewaySessions, now_ns: int, peer: str = "") -> None:
@@ -163,7 +163,7 @@ class GatewayConnection:
         """Whether a retransmission is in progress."""
         return self._retransmission is not None
 
-    def go_on(self, now_ns: int) -> None:
+    def continue_retransmission(self, now_ns: int) -> None:
         """Send the next part of a retransmission, and after the last part the queued messages."""
         retransmission = self._retransmission
         if retransmission is None or self.closing:
@@ -413,7 +413,7 @@ class GatewayConnection:
         self._put("Retransmission", {**answer, "nextSeqNo": first, "count": count}, now_ns)
         part = self._rules.retransmission_part
         self._retransmission = Retransmission(first, count, part)
-        self.go_on(now_ns)
+        self.continue_retransmission(now_ns)
         return []
 
     def _business(

@@ -61,7 +61,7 @@ class AnswerMatcher:
         pending.number, pending.first_answer = number, first_answer
         self._by_number[number] = pending
 
-    def forget(self, key: AnswerKey) -> None:
+    def remove(self, key: AnswerKey) -> None:
         """Remove a request."""
         pending = self._pending.pop(key)
         if pending.number is not None:

@@ -143,7 +143,7 @@ class GatewaySettings:
     """Maximum length of a received message, up to 16,384 bytes (§4.4); the schema says 2,048."""
     retransmission_limit: int = 1000
     retransmission_part: int = 100
-    """Messages resent per part, before the owner must call `go_on` for the next."""
+    """Messages resent per part; the owner calls `continue_retransmission` for the next part."""
 
 
 class KeepAlive:

@@ -47,7 +47,7 @@ class BookColumns(UpdateColumns):
         return BookColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @staticmethod
-    def joined(parts: Sequence[BookColumns]) -> BookColumns:
+    def concat(parts: Sequence[BookColumns]) -> BookColumns:
         """Concatenate the rows of several."""
         if len(parts) == 1:
             return parts[0]
@@ -162,7 +162,9 @@ class IncrementalColumns:
         return len(self.keys)
 
     @staticmethod
-    def of(changing: Sequence[BookMessages], others: Iterable[KeyColumns]) -> IncrementalColumns:
+    def from_messages(
+        changing: Sequence[BookMessages], others: Iterable[KeyColumns]
+    ) -> IncrementalColumns:
         """Join messages that change books and the keys of those that do not."""
         rest = list(others)
         parts = [*(each.keys for each in changing), *rest]
@@ -180,7 +182,7 @@ class IncrementalColumns:
             keys,
             np.concatenate(items) if items else np.empty(0, np.uint8),
             np.concatenate([each.time for each in changing]) if changing else empty,
-            BookColumns.joined(books) if books else BookColumns.empty(0, UpdateKind.ADD),
+            BookColumns.concat(books) if books else BookColumns.empty(0, UpdateKind.ADD),
         )
 
     def about(self, securities: tuple[int, ...]) -> IncrementalColumns:
@@ -213,7 +215,7 @@ class ResetColumns:
         return ResetColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @staticmethod
-    def of(parts: Sequence[MessageColumns], base: int) -> ResetColumns:
+    def from_messages(parts: Sequence[MessageColumns], base: int) -> ResetColumns:
         """Return the resets of the incremental stream, in order and without duplicates."""
         names = ("event", "sending_time_ns", "capture_time_ns", "md_entry_timestamp_ns")
         columns = [

@@ -90,7 +90,7 @@ class PacketGapColumns:
         """Return what is missing in a gap and when it was sent, in words."""
         first, packets = int(self.first[at]), int(self.packets[at])
         since, until = int(self.since[at]), int(self.until[at])
-        key = PacketKey.of_serial(first, base)
+        key = PacketKey.from_serial(first, base)
         number, version = key.sequence_number, key.sequence_version
         if packets >= MANY:
             what = f"packets from {number} on"
@@ -194,7 +194,7 @@ class PacketGapLog:
         at = max(bisect_right(self._total, max(proven, 0)) - 1, 0)
         if self._base is None or at >= len(self._first):
             return None
-        return PacketKey.of_serial(self._first[at] - 1, self._base)
+        return PacketKey.from_serial(self._first[at] - 1, self._base)
 
     def missing_at(self, packet_key: PacketKey) -> int:
         """Return the number missing up to the end of a packet, with all of a gap around it."""

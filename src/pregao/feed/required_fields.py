@@ -27,7 +27,7 @@ class _Required:
     """Group, name and version of the fields of entries that are never null."""
 
     @staticmethod
-    def of(message: MessageTemplate) -> _Required:
+    def from_template(message: MessageTemplate) -> _Required:
         """Return the required fields of a template."""
         fields = [each for each in readings(message) if each.required]
         return _Required(
@@ -68,7 +68,7 @@ def read_message(decoder: PacketDecoder, payload: Any, part: PacketFrame) -> Dec
         return outcome  # nearly always
     required = _required.get(id(message))
     if required is None:
-        required = _required[id(message)] = _Required.of(message)
+        required = _required[id(message)] = _Required.from_template(message)
     missing = required.missing(part.block_length, part.version, decoded.values)
     if missing:
         outcome.decoded = None

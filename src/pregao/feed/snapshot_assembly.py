@@ -35,7 +35,7 @@ def whole_snapshots(
         values, template = outcome.decoded.values, outcome.frame.template_id
         part = EventMessage(outcome.frame.version, values, template)
         if template == templates.SNAPSHOT_HEADER:
-            header = SnapshotHeader.of(values)
+            header = SnapshotHeader.from_values(values)
             version = header.last_sequence_version
             if version is not None and not is_sequence_version(version):
                 continue  # it refers to no packet

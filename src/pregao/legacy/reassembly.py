@@ -148,7 +148,7 @@ class Assembler:
         partial.pieces[chunk.index] = chunk.payload
         self._bytes += len(chunk.payload)
         if len(partial.pieces) == partial.count:
-            self._forget(chunk.number)
+            self._drop(chunk.number)
             pieces = partial.pieces
             payload = b"".join(pieces[index] for index in range(1, partial.count + 1))
             return AssembledMessage(chunk.number, payload)
@@ -171,7 +171,7 @@ class Assembler:
 
     def _give_up(self, number: int) -> None:
         self.abandoned += 1
-        self._forget(number)
+        self._drop(number)
 
-    def _forget(self, number: int) -> None:
+    def _drop(self, number: int) -> None:
         self._bytes -= self._waiting.pop(number).size

@@ -114,7 +114,7 @@ class FeedReport:
         return all(channel.ready for channel in self.channels)
 
     @staticmethod
-    def joined(reports: Sequence[FeedReport]) -> FeedReport:
+    def concat(reports: Sequence[FeedReport]) -> FeedReport:
         """Merge the reports of several handlers."""
         recorded = [each.recorded for each in reports if each.recorded is not None]
         return FeedReport(

@@ -266,7 +266,7 @@ def _together(answers: list[Any]) -> Any:
     if not others:
         return first
     if isinstance(first, FeedReport):
-        return FeedReport.joined(answers)
+        return FeedReport.concat(answers)
     if isinstance(first, set):
         return set().union(*answers)
     if isinstance(first, list):

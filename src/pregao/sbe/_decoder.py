@@ -111,7 +111,7 @@ def _block(
     source.add(f"raise {failure}(error.reason, position) from None")
     source.close()
     source.open(f"if block_length < {reach}:")
-    source.add(f"{short}.forget(values, block_length)")
+    source.add(f"{short}.clear_absent(values, block_length)")
     source.close()
 
 
@@ -141,7 +141,7 @@ class _ShortBlocks:
         block = bytes(buffer[position : position + reached])
         return self._structure.unpack(block.ljust(self._structure.size, b"\0"))
 
-    def forget(self, values: dict[str, Any], block_length: int) -> None:
+    def clear_absent(self, values: dict[str, Any], block_length: int) -> None:
         """Set the fields after the end of the block to null."""
         for name, end in self._ends:
             if end > block_length:

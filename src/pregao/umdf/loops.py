@@ -40,7 +40,7 @@ class SnapshotHeader:
     """None below schema version 15."""
 
     @staticmethod
-    def of(values: Mapping[str, Any]) -> SnapshotHeader:
+    def from_values(values: Mapping[str, Any]) -> SnapshotHeader:
         """Create a header from the values of a decoded message."""
         return SnapshotHeader(
             values["securityID"],

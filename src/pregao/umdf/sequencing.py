@@ -58,7 +58,7 @@ class PacketKey(NamedTuple):
         return version_distance(base, self.sequence_version) * _NUMBERS + self.sequence_number
 
     @staticmethod
-    def of_serial(serial: int, base: int) -> PacketKey:
+    def from_serial(serial: int, base: int) -> PacketKey:
         """Return the key with this serial."""
         version = (base - 1 + (serial >> _NUMBER_BITS)) % LAST_SEQUENCE_VERSION + 1
         return PacketKey(version, serial & (_NUMBERS - 1))

@@ -68,7 +68,7 @@ class Parameters:
         self._given = given
 
     @staticmethod
-    def of(request: HTTPConnection) -> Parameters:
+    def from_request(request: HTTPConnection) -> Parameters:
         """Return the parameters in the query string of a request."""
         return Parameters(dict(request.query_params))
 
@@ -109,7 +109,7 @@ def answer(path: str, ask: Answer, budget: Budget) -> Route:
     """Return a GET route that responds with JSON; `ask` runs in a thread."""
 
     async def respond(request: Request) -> Response:
-        return await json_response(ask, Parameters.of(request), budget)
+        return await json_response(ask, Parameters.from_request(request), budget)
 
     return Route(path, respond, methods=["GET"])
 

@@ -61,7 +61,7 @@ def columns_of(instruments):
     rows = rows_of(placed)
     books = BookColumns(*(getattr(rows, name) for name in BookColumns.__slots__))
     fixed = [BookColumns.empty(1, kind) for kind in (UpdateKind.INTERRUPT, UpdateKind.EMPTY)]
-    books = BookColumns.joined([books, *fixed])
+    books = BookColumns.concat([books, *fixed])
     times = np.full(len(books), NULL, np.int64)
     for at, time in columns["time"]:
         times[at] = time

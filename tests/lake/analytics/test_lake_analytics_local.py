@@ -60,7 +60,7 @@ def test_an_average_is_rounded_once_half_away_from_zero(lake, pairs):
 
 
 def packets(session, lake):
-    return session.table(TableFiles.of(lake, "packets"))
+    return session.table(TableFiles.from_lake(lake, "packets"))
 
 
 def test_every_type_of_the_tables_has_a_name_in_duckdb(local_session):

@@ -257,8 +257,8 @@ def test_columns_that_are_given_away_are_those_joined(parts):
             columns.append(own)
         return columns
 
-    joined, given_away = BookColumns.joined(book_columns()), BookColumns.given_away(book_columns())
-    kept = CompactOrders.of(given_away).some(slice(None))
+    joined, given_away = BookColumns.concat(book_columns()), BookColumns.given_away(book_columns())
+    kept = CompactOrders.from_books(given_away).some(slice(None))
     for each in fields(BookColumns):
         assert getattr(given_away, each.name).tolist() == getattr(joined, each.name).tolist()
         if each.name in kept:

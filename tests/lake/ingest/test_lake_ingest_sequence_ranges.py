@@ -75,7 +75,7 @@ def test_a_snapshot_holds_as_of_the_version_in_which_its_message_was_sent():
     for version, number in zip(versions.tolist(), numbers.tolist(), strict=True):
         runs = coverage.setdefault((1, 72, version), {(0, ""): []})[0, ""]
         runs.append((number, number))
-    slots = TimeSlots.of(restarts, numberings_of(coverage, timed_versions=True))
+    slots = TimeSlots.from_restarts(restarts, numberings_of(coverage, timed_versions=True))
     # Sent a minute after each message, and as of it.
     found = slots.held_as_of(times + MINUTE, numbers)
     assert found.tolist() == versions.tolist()

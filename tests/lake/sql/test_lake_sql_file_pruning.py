@@ -76,7 +76,7 @@ def answer(lake, sql):
 @pytest.fixture(scope="module")
 def everything(lake):
     """DuckDB over all files of the lake: what a query is to give."""
-    tables = [duckdb_engine.TableFiles.of(lake, name) for name in lake.table_names()]
+    tables = [duckdb_engine.TableFiles.from_lake(lake, name) for name in lake.table_names()]
     session = open_session(file for table in tables for file in table.local_files())
     for table in tables:
         duckdb_engine.open_files(session, table.name, table)

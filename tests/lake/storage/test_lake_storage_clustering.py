@@ -109,7 +109,9 @@ def test_every_row_is_in_one_piece_and_a_value_that_fits_in_one_too(rows, nulls,
 
 
 def test_counts_are_over_all_columns():
-    counts = ValueCounts.of([pa.chunked_array([[1, 2, None]]), pa.chunked_array([[2], [7, 7]])])
+    counts = ValueCounts.from_columns(
+        [pa.chunked_array([[1, 2, None]]), pa.chunked_array([[2], [7, 7]])]
+    )
     assert counts.values.tolist() == [1, 2, 7]
     assert counts.counts.tolist() == [1, 2, 2]
     assert counts.nulls == 1

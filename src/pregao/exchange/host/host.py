@@ -171,7 +171,7 @@ class ExchangeHost(ReplayedHost):
             self._done(now)
         except Exception as error:
             if isinstance(error, UsageError) and not self._changed:
-                self._forget()
+                self._discard_records()
                 raise
             self.faults.note(f"command {name}", error, body)
             self._undo()
@@ -392,7 +392,7 @@ class ExchangeHost(ReplayedHost):
     def _arrival_failed(self, failed: OnItsWay, error: Exception, now_ns: int) -> None:
         """Void a request that is already in the journal, and reject it."""
         self.faults.note(failed.name, error, failed.data)
-        self._forget()
+        self._discard_records()
         self._void.add(failed.key)
         self._write(RecordKind.VOID, now_ns, failed.key[0], pack_void(failed.key))
         self._mark += 1

@@ -92,7 +92,7 @@ class SentPackets(NamedTuple):
     lengths: NDArray[np.int32]
 
     @classmethod
-    def of(cls, times: Sequence[int], payloads: Sequence[bytes]) -> SentPackets:
+    def from_payloads(cls, times: Sequence[int], payloads: Sequence[bytes]) -> SentPackets:
         """Build packets from their times and payloads."""
         lengths = np.fromiter(map(len, payloads), np.int32, len(payloads))
         offsets = np.zeros(len(payloads), np.int64)
@@ -166,7 +166,7 @@ class CaptureFile:
     def _write_waiting(self) -> None:
         """Write the queued packets."""
         if self._times:
-            self.write_packets(SentPackets.of(self._times, self._payloads))
+            self.write_packets(SentPackets.from_payloads(self._times, self._payloads))
             self._times.clear()
             self._payloads.clear()
 
@@ -303,7 +303,7 @@ class ChannelCaptures:
     def _write_waiting(self) -> None:
         """Write the queued packets to both feeds."""
         if self._times:
-            packets = SentPackets.of(self._times, self._payloads)
+            packets = SentPackets.from_payloads(self._times, self._payloads)
             for feed in _FEEDS[_INCREMENTAL]:
                 self.files[feed].write_packets(packets)
             self._times.clear()

@@ -80,11 +80,11 @@ class DayPublisher:
             self._opened = opened.pop_all()
         self._routes: dict[int, tuple[ChannelPublisher, ChannelCaptures]] = {}
         for instrument in instruments:
-            self._know(instrument)
+            self._add_instrument(instrument)
 
-    def _know(self, instrument: Instrument) -> None:
+    def _add_instrument(self, instrument: Instrument) -> None:
         """Note the channel of an instrument, and its symbol in the truth."""
-        self.truth.know(instrument)
+        self.truth.add_instrument(instrument)
         number = instrument.channel
         self._routes[instrument.security_id] = (
             self._publisher.channels[number],
@@ -116,7 +116,7 @@ class DayPublisher:
         for unit in units:
             for item in unit.items:
                 if isinstance(item, SecurityDefinition):
-                    self._know(item.instrument)
+                    self._add_instrument(item.instrument)
         self._send(self._publisher.publish(units, now_ns))
         self.truth.publish(units)
 

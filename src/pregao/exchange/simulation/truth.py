@@ -124,7 +124,7 @@ class TruthWriter:
         self._trades = _opened(folder / FILES[1])
         self._labels: dict[int, str] = {}
 
-    def know(self, instrument: Instrument) -> None:
+    def add_instrument(self, instrument: Instrument) -> None:
         """Add an instrument, whose channel and symbol are written with its trades."""
         symbol = json.dumps(instrument.symbol)
         self._labels[instrument.security_id] = (

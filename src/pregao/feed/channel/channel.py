@@ -314,7 +314,9 @@ class Channel:
             counters.unexpected_packets += 1
         else:
             self._on_arrival(stream, feed, self._now_ns)
-            self._on_recovery_packet(stream, header, RawPacket.of(header, payload, received_ns))
+            self._on_recovery_packet(
+                stream, header, RawPacket.from_payload(header, payload, received_ns)
+            )
         self._update_streams()
 
     def _on_incremental_packet(
@@ -351,7 +353,7 @@ class Channel:
 
     def _locate_messages(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
         """Return a packet with the locations of its messages."""
-        return RawPacket.of(header, payload, received_ns)
+        return RawPacket.from_payload(header, payload, received_ns)
 
     def _on_heartbeat(self, following: PacketKey, header: PacketHeader, received_ns: int) -> None:
         """Process a heartbeat, which names the next packet (000 §7.5)."""

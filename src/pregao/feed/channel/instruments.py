@@ -41,7 +41,7 @@ class ChannelInstrument:
         return record_html(self.symbol, self.values)
 
     @staticmethod
-    def of(values: Mapping[str, Any]) -> ChannelInstrument:
+    def from_values(values: Mapping[str, Any]) -> ChannelInstrument:
         """Build an instrument from a decoded definition."""
         return ChannelInstrument(
             values["securityID"],
@@ -104,7 +104,7 @@ class Definitions:
 
     def message(self, values: Mapping[str, Any]) -> Changes:
         """Apply a definition of the incremental stream. Yields the changes."""
-        instrument = ChannelInstrument.of(values)
+        instrument = ChannelInstrument.from_values(values)
         security_id = instrument.security_id
         if not self._admits(security_id):
             return
@@ -142,7 +142,7 @@ class Definitions:
             return
         for found in packet.messages:
             if found.message.id in SECURITY_DEFINITIONS:
-                instrument = ChannelInstrument.of(found.values)
+                instrument = ChannelInstrument.from_values(found.values)
                 security_id = instrument.security_id
                 self._loop.definition(security_id, found.values["totNoRelatedSym"], instrument)
                 if security_id not in self._newer and self._admits(security_id):

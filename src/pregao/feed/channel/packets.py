@@ -34,7 +34,7 @@ class RawPacket:
     _decoded: DecodedPacket | None = None
 
     @staticmethod
-    def of(header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
+    def from_payload(header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
         """Locate the messages of a packet."""
         packet = RawPacket(header, payload, received_ns)
         located = []

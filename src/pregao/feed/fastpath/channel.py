@@ -165,7 +165,7 @@ class FastChannel(Channel):
             return None
         if header.channel != self.settings.number:
             return None
-        self._looked_at = RawPacket.of(header, payload, when)
+        self._looked_at = RawPacket.from_payload(header, payload, when)
         return instruments_of(self._looked_at.decoded(self._decoder))
 
     def _locate_messages(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
@@ -195,7 +195,7 @@ class FastChannel(Channel):
             return False  # it determines which streams are needed
         payload = datagrams.payload(at)
         try:
-            raw = RawPacket.of(decode_header(payload), payload, 0)
+            raw = RawPacket.from_payload(decode_header(payload), payload, 0)
         except DecodeError:
             return False
         if raw.broken or len(raw.frames) != 1:
@@ -236,7 +236,7 @@ class FastChannel(Channel):
             return False
         self._know_instruments()
         touched = self._emitter.take_touched()
-        if not all(map(self._driver.knows, touched)):
+        if not all(map(self._driver.has_instrument, touched)):
             self._emitter.put_touched(touched)
             return False
         feeds = self._sites.feeds
@@ -269,7 +269,7 @@ class FastChannel(Channel):
         follower, driver = self._follower, self._driver
         if self._known is not follower:
             self._known = follower
-            driver.forget()
+            driver.clear()
         for security_id in follower.moved:
             book = follower.books.get(security_id)
             flat = book if isinstance(book, FlatBook) else None

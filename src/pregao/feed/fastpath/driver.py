@@ -121,7 +121,7 @@ class FastPathDriver:
             control[word] = array.ctypes.data
         control[w.IDS] = len(self._ids)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Remove all instruments."""
         self._control[w.CHANGED] = 0
         self.securities = []
@@ -141,7 +141,7 @@ class FastPathDriver:
             self._instruments[index * w.INSTRUMENT_WORDS + w.SECURITY] = security_id
         return index
 
-    def knows(self, security_id: int) -> bool:
+    def has_instrument(self, security_id: int) -> bool:
         """Whether the kernel has the instrument."""
         return security_id in self._indexes
 

@@ -217,7 +217,7 @@ class FastPathEventDecoder:
             if kind == w.BOOK:
                 emitter.emit(channel_events.BookChanged, securities[item], event)
                 continue
-            reader = readers.get(header) or self._know(header, stored, item)
+            reader = readers.get(header) or self._add_reader(header, stored, item)
             template_id, block_length, of_version, decode, read_body, read_trade, read = reader
             body, end = item + MIN_MESSAGE_SIZE, item + size
             if read_trade is not None:
@@ -249,7 +249,7 @@ class FastPathEventDecoder:
             keep(security_id, reader.template_id, values, key)
         self._last.clear()
 
-    def _know(self, header: int, stored: memoryview, item: int) -> _Reader:
+    def _add_reader(self, header: int, stored: memoryview, item: int) -> _Reader:
         block_length, template_id, schema_id, version = MESSAGE_HEADER.unpack_from(
             stored, item + FRAMING_SIZE
         )

@@ -164,7 +164,7 @@ class LegacyStreamFollower:
             case LegacyStream.INSTRUMENT_DEFINITION:
                 for event in self.definition.receive(feed, datagram, now_ns):
                     self.state.definition(event)
-                    self._know(event.message if isinstance(event, LoopMessage) else None)
+                    self._register(event.message if isinstance(event, LoopMessage) else None)
 
     def _snapshots(
         self, feed: str, datagram: bytes, now_ns: int
@@ -190,7 +190,7 @@ class LegacyStreamFollower:
                     self.follower.deliver(key, message)
                     self.state.message(message, self.follower.admits, key)
                     if message.type is MsgType.SECURITY_LIST:
-                        self._know(message)
+                        self._register(message)
                 case LineGap(version, _, last):
                     if last is not None:
                         self.follower.lose(PacketKey(version, last))
@@ -201,7 +201,7 @@ class LegacyStreamFollower:
                     version = self.incremental.version
                     self.follower.restart(PacketKey(version, 0), self.recovery.version)
 
-    def _know(self, message: LegacyMessage | None) -> None:
+    def _register(self, message: LegacyMessage | None) -> None:
         """Register defined instruments, even without a snapshot; remove deleted ones (002 §8)."""
         for security_id in self.state.take_removed():
             self.follower.remove_instrument(security_id)

@@ -251,7 +251,7 @@ class LegacyState:
         if key is None:
             return
         if entry.get("MDUpdateAction") == DELETE:
-            self._forget(security_id, key, self._position)
+            self._remove_statistic(security_id, key, self._position)
         else:
             self._keep(security_id, key, entry, self._position)
 
@@ -261,7 +261,7 @@ class LegacyState:
         self.statistics.setdefault(security_id, {})[key] = with_defaults(entry)
         self._published.setdefault(security_id, {})[key] = packet_key
 
-    def _forget(self, security_id: int, key: StatisticKey, packet_key: PacketKey) -> None:
+    def _remove_statistic(self, security_id: int, key: StatisticKey, packet_key: PacketKey) -> None:
         """Remove a statistic, the last trade or the volume of a venue, as of a message."""
         self._published.setdefault(security_id, {})[key] = packet_key
         if key.entry_type == _VOLUME:
@@ -366,7 +366,7 @@ class LegacyState:
             if not covers(packet_key, published):
                 continue
             if key.entry_type in RESET_WITH_THE_SESSION or key.entry_type == _VOLUME:
-                self._forget(security_id, key, packet_key)
+                self._remove_statistic(security_id, key, packet_key)
             elif key.entry_type == TRADE:
                 # The last trade stays, without the volume that it states.
                 own = self.statistics.get(security_id, {})
@@ -381,7 +381,7 @@ class LegacyState:
             self._auctions[security_id] = packet_key
             for key, published in list(self._published.get(security_id, {}).items()):
                 if is_theoretical(key) and covers(packet_key, published):
-                    self._forget(security_id, key, packet_key)
+                    self._remove_statistic(security_id, key, packet_key)
 
     # Definitions
 
@@ -547,7 +547,7 @@ class LegacyState:
         """Remove what was published up to a message and is not shown as of it."""
         for key, published in list(self._published.get(security_id, {}).items()):
             if key not in shown and covers(packet_key, published):
-                self._forget(security_id, key, packet_key)
+                self._remove_statistic(security_id, key, packet_key)
 
     def _shown_state(self, security_id: int, entry: Entry, packet_key: PacketKey) -> None:
         phase = number_of(entry.get("TradingSessionSubID"))

@@ -89,7 +89,7 @@ class Audit:
     detail: list[str | None]
 
     @staticmethod
-    def of(snapshots: Snapshots) -> Audit:
+    def from_snapshots(snapshots: Snapshots) -> Audit:
         """Create an audit without comparisons; void and incomplete snapshots are marked."""
         audit = Audit([INCOMPLETE] * len(snapshots), [0] * len(snapshots), [None] * len(snapshots))
         void = snapshots.void()

@@ -102,7 +102,7 @@ class ChannelDay:
 
     def absences(self, snapshots: Snapshots | None, securities: Int64Array) -> AbsentInstruments:
         """Return which of the instruments the complete loops after its gaps do not contain."""
-        return AbsentInstruments.of(self.loops, snapshots, securities).after_gaps(self.gaps)
+        return AbsentInstruments.from_loops(self.loops, snapshots, securities).after_gaps(self.gaps)
 
 
 class DayOutput(Protocol):
@@ -156,7 +156,7 @@ class DayFollower:
         self.alone = alone
         self.careful = careful
         self.spans = StaleSpans()
-        self.audit = None if snapshots is None else Audit.of(snapshots)
+        self.audit = None if snapshots is None else Audit.from_snapshots(snapshots)
         self.origins: BookOrigins | None = None
         """None until the first window."""
         self._open_output = open_output
@@ -164,7 +164,7 @@ class DayFollower:
         self._counting = EffectiveSnapshots(snapshots)
         self._loaded = _none()
         """Snapshots that provide statistics not published before."""
-        self._published = StatisticColumns.joined(())
+        self._published = StatisticColumns.concat(())
         """Statistics of these snapshots."""
         self._statistic_audit: StatisticAudit | None = None
 
@@ -226,7 +226,7 @@ class DayFollower:
         self._counters = day.counters(len(securities))
         self._changes, self._output = self._open_output(securities)
         statistics = statistics_of(self.others.incremental, securities, day.base)
-        self._statistics = StatisticColumns.joined([*statistics, self._changes.statistics()])
+        self._statistics = StatisticColumns.concat([*statistics, self._changes.statistics()])
         self.origins = BookOrigins(securities)
         return self.origins
 
@@ -239,9 +239,9 @@ class DayFollower:
         parts = snapshot_statistics(
             self.others, self.snapshots, chosen, sequence.securities, self.day.base
         )
-        self._published = StatisticColumns.joined([self._published, *parts])
+        self._published = StatisticColumns.concat([self._published, *parts])
         first, last = (end << INDEX_BITS for end in serials)
-        return StatisticColumns.joined(
+        return StatisticColumns.concat(
             [self._statistics.within(first, last | AFTER_PACKET), *parts]
         )
 
@@ -304,7 +304,7 @@ class DayFollower:
                 self.day.from_the_start, self.day.marks_trades,
             )  # fmt: skip
         differences = self._statistic_audit.differences(
-            audited, self._loaded, StatisticColumns.joined([self._statistics, self._published])
+            audited, self._loaded, StatisticColumns.concat([self._statistics, self._published])
         )
         last_rows = rows.begins[agrees] - 1
         with_rows = np.zeros(len(agrees), np.bool_)

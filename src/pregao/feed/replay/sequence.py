@@ -167,7 +167,7 @@ def in_sequence(
     columns = messages.books
     time = messages.time
     if len(reset_rank):
-        columns = BookColumns.joined(
+        columns = BookColumns.concat(
             [columns, BookColumns.empty(len(reset_rank), UpdateKind.RESET)]
         )
         time = np.concatenate([time, tiled(resets.time)])
@@ -283,7 +283,7 @@ def rows_of(
         begin = int(first[at])
         source[begin : begin + len(rows)] = np.arange(next_row, next_row + len(rows))
         next_row += len(rows)
-    columns = BookColumns.joined([*parts, *extra])
+    columns = BookColumns.concat([*parts, *extra])
     item = np.repeat(np.arange(len(sequence)), width)
     # Items that are not an event of the market get unique negative numbers.
     event = np.where(sequence.event < 0, -2 - np.arange(len(sequence)), sequence.event)

@@ -63,12 +63,12 @@ class LoopRows:
         return len(self.security)
 
     @staticmethod
-    def of(rows: MessageColumns) -> LoopRows:
+    def from_messages(rows: MessageColumns) -> LoopRows:
         """Read the positions from columns of messages."""
         return LoopRows(*(rows.numbers(name, 0) for name in LOOP_KEY))
 
     @staticmethod
-    def joined(parts: Sequence[LoopRows]) -> LoopRows:
+    def concat(parts: Sequence[LoopRows]) -> LoopRows:
         """Concatenate the rows of several."""
         empty = [np.empty(0, np.int64)]
         return LoopRows(
@@ -200,7 +200,7 @@ class CompactOrders:
     inserted: AnyNumbers
 
     @staticmethod
-    def of(orders: BookColumns) -> CompactOrders:
+    def from_books(orders: BookColumns) -> CompactOrders:
         """Convert 64-bit columns."""
         kept = (_narrow(getattr(orders, name)) for name in _NUMBERS)
         return CompactOrders(orders.side, orders.flags, *kept)
@@ -249,7 +249,7 @@ class Snapshots:
         return len(self.security)
 
     @staticmethod
-    def of(
+    def from_messages(
         headers: MessageColumns,
         orders: SnapshotOrders,
         statistics: LoopRows,
@@ -259,7 +259,7 @@ class Snapshots:
         of_levels: bool = False,
     ) -> Snapshots:
         """Combine headers (sorted, without duplicates), their orders and their statistics."""
-        loop = LoopRows.of(headers)
+        loop = LoopRows.from_messages(headers)
         versions = version_of(headers, spans)
         numbers = headers.numbers("last_msg_seq_num_processed")
         bids, asks, stats, reports = (
@@ -284,7 +284,7 @@ class Snapshots:
             reports,
             (received[:, 0] == bids) & (received[:, 1] == asks) & (received_stats == stats),
             np.cumsum(received.sum(axis=1)),
-            CompactOrders.of(orders.orders),
+            CompactOrders.from_books(orders.orders),
             of_levels,
         )
 
@@ -352,7 +352,7 @@ class CompleteLoop:
 
 def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list[CompleteLoop]:
     """Return the loops that have all their headers; these are sorted, without duplicates."""
-    loop = LoopRows.of(headers)
+    loop = LoopRows.from_messages(headers)
     reports = headers.numbers("tot_num_reports", 0)
     serial = serial_of(
         version_of(headers, spans), headers.numbers("last_msg_seq_num_processed"), base
@@ -414,7 +414,7 @@ class AbsentInstruments:
         return AbsentInstruments(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @staticmethod
-    def of(
+    def from_loops(
         loops: Sequence[CompleteLoop], snapshots: Snapshots | None, securities: Int64Array
     ) -> AbsentInstruments:
         """Return the instruments that a loop does not contain, and those with void snapshots."""

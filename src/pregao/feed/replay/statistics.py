@@ -67,13 +67,13 @@ class OtherMessages:
         """Return the snapshots to which the statistics of a template belong."""
         cached = self._owners.get(template)
         if cached is None or cached[0] is not snapshots:
-            rows = LoopRows.of(self.snapshot[template])
+            rows = LoopRows.from_messages(self.snapshot[template])
             cached = self._owners[template] = (snapshots, owners(snapshots.loop, rows))
         return cached[1]
 
     def loop_rows(self) -> LoopRows:
         """Return the positions of all statistics of the snapshot stream."""
-        return LoopRows.joined([LoopRows.of(rows) for rows in self.snapshot.values()])
+        return LoopRows.concat([LoopRows.from_messages(rows) for rows in self.snapshot.values()])
 
     def of_snapshots(
         self, template: int, snapshots: Snapshots | None, chosen: Int64Array
@@ -103,7 +103,7 @@ class StatisticColumns:
         return len(self.rank)
 
     @staticmethod
-    def joined(parts: Sequence[StatisticColumns]) -> StatisticColumns:
+    def concat(parts: Sequence[StatisticColumns]) -> StatisticColumns:
         """Join all of them, sorted by instrument and message serial."""
         if not parts:
             empty = np.empty(0, np.int64)
@@ -127,9 +127,9 @@ class StatisticReader:
     def __init__(self) -> None:
         self._state = np.full(5, NULL, np.int64)
         self._state[0] = -1
-        self.statistics = StatisticColumns.joined(())
+        self.statistics = StatisticColumns.concat(())
 
-    def know(self, rank: int, price: int | None, volume: int | None) -> None:
+    def set_initial(self, rank: int, price: int | None, volume: int | None) -> None:
         """Start with the known values of an instrument."""
         self._state[0] = rank
         self._state[1] = NULL if price is None else price
@@ -143,7 +143,7 @@ class StatisticReader:
         """
         own, read = self.statistics, int(self._state[4])
         left = StatisticColumns(*(getattr(own, column.name)[read:] for column in fields(own)))
-        self.statistics = StatisticColumns.joined([left, statistics]) if len(left) else statistics
+        self.statistics = StatisticColumns.concat([left, statistics]) if len(left) else statistics
         self._state[4] = 0
 
     def at(
@@ -245,7 +245,7 @@ class PhaseChanges:
     """Whether a new trading session begins, which restarts the statistics."""
 
     @staticmethod
-    def of(
+    def from_messages(
         statuses: MessageColumns | None,
         phases: Sequence[MessageColumns],
         securities: Int64Array,

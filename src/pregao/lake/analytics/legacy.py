@@ -151,7 +151,7 @@ class PriceLevelInstruments:
     """Whether an instrument that is in neither has price levels."""
 
     @staticmethod
-    def of(inputs: InputFiles) -> PriceLevelInstruments:
+    def from_inputs(inputs: InputFiles) -> PriceLevelInstruments:
         """Return those of a channel's day."""
         levels = frozenset(each for each, depth in inputs.depths.items() if depth)
         return PriceLevelInstruments(
@@ -211,7 +211,7 @@ def left_out(lake: LakeStore, date: datetime.date) -> LegacyExclusions:
         instruments,
         groups,
         {channel: day_coverage(lake, date, channel, protocol).slots for channel in own},
-        {channel: PriceLevelInstruments.of(inputs[channel]) for channel in own},
+        {channel: PriceLevelInstruments.from_inputs(inputs[channel]) for channel in own},
         frozenset(channel for channel in own if inputs[channel].seconds),
     )
 
@@ -223,7 +223,7 @@ def channels_of_levels(lake: LakeStore, date: datetime.date) -> list[int]:
     found = []
     for channel in catalogue.channels(date):
         if channel not in binary:
-            depths = PriceLevelInstruments.of(catalogue.inputs(date, channel))
+            depths = PriceLevelInstruments.from_inputs(catalogue.inputs(date, channel))
             if depths.levels or depths.usually_levels:
                 found.append(channel)
     return found

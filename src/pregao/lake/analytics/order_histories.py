@@ -163,7 +163,7 @@ class TradedMoments:
     """Side of the aggressor; `NO_SIDE` if unknown."""
 
     @staticmethod
-    def of(trades: Table, summaries: Table) -> TradedMoments:
+    def from_tables(trades: Table, summaries: Table) -> TradedMoments:
         """Group trades (security, moment, serial, size) and summaries (with a side)."""
         order = np.lexsort((trades[2], trades[1], trades[0]))
         security, moment, serial, size = trades[:, order]
@@ -206,7 +206,7 @@ def _moments(day: LakeDay, source: DayReader) -> TradedMoments:
         for template in (TRADE, FORWARD_TRADE)
     ]
     summaries = _trade_columns(source, EXECUTION_SUMMARY, ("event", "aggressor_side"))
-    return TradedMoments.of(
+    return TradedMoments.from_tables(
         np.concatenate([*none, *trades[0], *trades[1]], axis=1),
         np.concatenate([*none, *summaries], axis=1),
     )
@@ -236,7 +236,7 @@ def _legacy_moments(day: LakeDay, source: DayReader) -> TradedMoments:
             serials = message_serials(rows, source.day.base)
             own = [rows.numbers(name) for name in ("security_id", *names[-2:])]
             parts.append(np.stack([own[0], own[1], serials, own[2]]))
-    return TradedMoments.of(np.concatenate(parts, axis=1), np.empty((4, 0), np.int64))
+    return TradedMoments.from_tables(np.concatenate(parts, axis=1), np.empty((4, 0), np.int64))
 
 
 def _read(
@@ -477,7 +477,7 @@ class _Run:
         parts += [BookColumns.empty(1, kind) for kind in (UpdateKind.INTERRUPT, UpdateKind.EMPTY)]
         times = np.full(row + 2, NULL, np.int64)
         times[: len(columns)] = sequence.time
-        columns = BookColumns.joined(parts)
+        columns = BookColumns.concat(parts)
         del parts
         default = self._task.inputs.schema_version
         known = np.full(

@@ -246,7 +246,7 @@ class LakeFiles:
 
     def _table(self, name: str) -> TableFiles:
         if name not in self._tables:
-            self._tables[name] = TableFiles.of(self.lake, name)
+            self._tables[name] = TableFiles.from_lake(self.lake, name)
         return self._tables[name]
 
 

@@ -91,7 +91,7 @@ def _named(catalog: FileCatalog, name: str, day: date, channel: int) -> list[Boo
         for security, symbol in zip(ids, symbols, strict=True):
             if security == own or (symbol is not None and folded(symbol) == folded(name)):
                 found[security] = BookInstrument(day, channel, security, symbol)
-    if not found and own is not None and reader.knows(own):
+    if not found and own is not None and reader.has_instrument(own):
         found[own] = BookInstrument(day, channel, own, None)
     return list(found.values())
 
@@ -255,7 +255,7 @@ def _without_book(catalog: FileCatalog, instrument: BookInstrument, name: str) -
             "again."
         )
     reader = open_reader(lake, catalog.inputs(day, channel))
-    if not reader.knows(instrument.security_id):
+    if not reader.has_instrument(instrument.security_id):
         return UsageError(
             f"{name} is defined on {day.isoformat()}, channel {channel}, but has no messages: "
             "it has no book."

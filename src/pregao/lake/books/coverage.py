@@ -71,7 +71,7 @@ class DayCoverage:
     @property
     def slots(self) -> TimeSlots:
         """Stand-in for sequence versions on a feed without them."""
-        return TimeSlots.of(self.restarts, self.numberings)
+        return TimeSlots.from_restarts(self.restarts, self.numberings)
 
     @property
     def base(self) -> int:
@@ -194,7 +194,7 @@ def last_missing(
     """Yield the last packet of every gap; of a gap of unknown size, the first."""
     for gap in _undated(lake, day, channel, known) if known.runs else ():
         extent = gap.packets if gap.packets < MANY else 1
-        yield PacketKey.of_serial(gap.first + extent - 1, known.base)
+        yield PacketKey.from_serial(gap.first + extent - 1, known.base)
 
 
 def _undated(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> list[PacketGap]:

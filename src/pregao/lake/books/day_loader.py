@@ -187,7 +187,7 @@ class DayReader:
         keys = others.keys(base)
         if serials is not None:
             keys = [each.within(*serials[1:]) for each in keys]
-        messages = IncrementalColumns.of(changing, keys)
+        messages = IncrementalColumns.from_messages(changing, keys)
         return messages if self.securities is None else messages.about(self.securities)
 
     def resets(self, serials: Serials | None = None) -> ResetColumns:
@@ -195,7 +195,7 @@ class DayReader:
         columns = [*KEY[1:], "md_entry_timestamp_ns", "stream"]
         found = self.reader.read(CHANNEL_RESET, columns, None, serials)
         parts = [ArrowColumns(rows).of_stream(Stream.INCREMENTAL) for rows in found]
-        return ResetColumns.of(parts, self.day.base)
+        return ResetColumns.from_messages(parts, self.day.base)
 
     def others(self, serials: Serials | None = None, *, values: bool = True) -> OtherMessages:
         """Return the messages that change no book.
@@ -231,7 +231,7 @@ class DayReader:
                 incremental[template] = own
             looped = rows.of_stream(Stream.SNAPSHOT)
             if len(looped) and serials is None:
-                snapshot[template] = looped.take(LoopRows.of(looped).order())
+                snapshot[template] = looped.take(LoopRows.from_messages(looped).order())
         return OtherMessages(incremental, snapshot, names)
 
     def snapshots(self, others: OtherMessages) -> Snapshots | None:
@@ -242,9 +242,9 @@ class DayReader:
         headers = headers.about(self.securities)
         if not len(headers):
             return None
-        orders = self._orders(LoopRows.of(headers))
+        orders = self._orders(LoopRows.from_messages(headers))
         day = self.day
-        return Snapshots.of(
+        return Snapshots.from_messages(
             headers, orders, others.loop_rows(), day.base, day.spans, of_levels=day.of_levels
         )
 
@@ -252,14 +252,14 @@ class DayReader:
         columns = [*LOOP_KEY, VERSION, ENTRIES]
         keys, counts, entries = [], [], []
         for rows in self.reader.pieces(SNAPSHOT_ORDERS, columns, self.part):
-            keys.append(LoopRows.of(ArrowColumns(rows)))
+            keys.append(LoopRows.from_messages(ArrowColumns(rows)))
             counts.append(_counts_of(rows))
             entries.append(self._entries(rows, counts[-1]))
         if not keys:
             return SnapshotOrders.none()
         each = np.concatenate(counts)
         return snapshot_orders(
-            headers, LoopRows.joined(keys), np.cumsum(each) - each, each,
+            headers, LoopRows.concat(keys), np.cumsum(each) - each, each,
             BookColumns.given_away(entries), by_position=self.day.by_position,
         )  # fmt: skip
 
@@ -289,7 +289,7 @@ class DayReader:
         found = self.reader.read(SECURITY_GROUP_PHASE, columns, None)
         phases = [ArrowColumns(rows).of_stream(Stream.INCREMENTAL) for rows in found]
         statuses = others.incremental.get(SECURITY_STATUS)
-        return PhaseChanges.of(statuses, phases, securities, groups, self.day.base)
+        return PhaseChanges.from_messages(statuses, phases, securities, groups, self.day.base)
 
     def instruments(self, securities: Int64Array) -> InstrumentNames:
         """Return symbols and groups of the securities from the day's definitions."""
@@ -327,4 +327,4 @@ def read_headers(reader: InputReader, part: SecurityRange) -> ArrowColumns | Non
     if not tables:
         return None
     rows = ArrowColumns(pa.concat_tables(tables, promote_options="default"))
-    return rows.take(LoopRows.of(rows).order())
+    return rows.take(LoopRows.from_messages(rows).order())

@@ -93,7 +93,9 @@ class TimeSlots:
     """Number of restarts before each slot."""
 
     @staticmethod
-    def of(restarts: tuple[SequenceRestart, ...], numberings: Iterable[SequenceSpan]) -> TimeSlots:
+    def from_restarts(
+        restarts: tuple[SequenceRestart, ...], numberings: Iterable[SequenceSpan]
+    ) -> TimeSlots:
         """Return the slots of a channel's day."""
         found = [
             (version, first, at)

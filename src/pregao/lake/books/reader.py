@@ -458,7 +458,7 @@ class InputReader:
                     if rows.count:
                         yield rows, there
 
-    def knows(self, security: int) -> bool:
+    def has_instrument(self, security: int) -> bool:
         """Whether there are orders or snapshots of an instrument."""
         part = SecurityRange(security, security)
         return any(

@@ -162,7 +162,7 @@ class ReplaySpan:
             counts = snapshots.usable() & (snapshots.message_serial > self.after)
             usable = np.flatnonzero(counts & (snapshots.loop.sending <= self.until))
         if snapshots is not None or self.start is None:
-            absent = AbsentInstruments.of(self.loops, snapshots, own).sent_by(self.until)
+            absent = AbsentInstruments.from_loops(self.loops, snapshots, own).sent_by(self.until)
             absent = absent.after_gaps(self.gaps).after(self.after)
         gaps = self.gaps.take(np.flatnonzero(self.gaps.serials > self.after))
         return in_sequence(messages, resets, snapshots, usable, absent, own, gaps)
@@ -245,10 +245,10 @@ class ReplaySpan:
         ends = sequence.message_serial[last]
         rank = np.zeros(len(ends), np.int64)
         reader = StatisticReader()
-        reader.know(0, known[0], known[1])
+        reader.set_initial(0, known[0], known[1])
         own = statistics_of(self.others.incremental, securities, base)
         own += snapshot_statistics(self.others, snapshots, loaded, securities, base)
-        reader.load(StatisticColumns.joined(own).within(self.after + 1, int(ends[-1])))
+        reader.load(StatisticColumns.concat(own).within(self.after + 1, int(ends[-1])))
         price, volume = reader.at(rank, ends)
         low, high = PriceLimits(self.others, snapshots, loaded, securities, base).at(rank, ends)
         for values in zip(price, volume, low, high, strict=True):

@@ -141,7 +141,7 @@ def next_offset(
     until_ns: int | None = None,
 ) -> Offset:
     """Return the end of the next batch: at most up to a time, a number of bytes and of files."""
-    pending = [_Waiting.of(file, start.get(file.name)) for file in available]
+    pending = [_Waiting.from_file(file, start.get(file.name)) for file in available]
     pending = [each for each in pending if each.begin < each.file.end]
     for each in pending:
         each.look()
@@ -173,7 +173,7 @@ class _Waiting:
     """Times, and the position of the first packet that is not before each."""
 
     @classmethod
-    def of(cls, file: GrowingFile, mark: FileOffset | None) -> _Waiting:
+    def from_file(cls, file: GrowingFile, mark: FileOffset | None) -> _Waiting:
         begin = file.begin
         if mark is not None and mark.head == file.head:
             begin = mark.end

@@ -54,7 +54,7 @@ class DuckdbEngine:
         with self._spoken(opened_session):
             parsed = parse(sql, unsafe=self._unsafe)
             tables, views = self._named(parsed)
-            opened = [TableFiles.of(self._lake, name) for name in tables]
+            opened = [TableFiles.from_lake(self._lake, name) for name in tables]
             scans = _scans(parsed, opened, views, parameters)
             chosen = [
                 replace(table, actions=admitted(table.actions, scans.get(table.name, ())))

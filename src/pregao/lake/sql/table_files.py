@@ -36,7 +36,7 @@ class TableFiles:
     actions: Any
 
     @classmethod
-    def of(cls, lake: LakeStore, name: str) -> TableFiles:
+    def from_lake(cls, lake: LakeStore, name: str) -> TableFiles:
         """Return the current files of a table."""
         table = lake.delta(name)
         declared = arrow_schema(table).remove_metadata()

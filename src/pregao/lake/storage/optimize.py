@@ -218,7 +218,7 @@ class ValueCounts:
         return int(self.counts.sum())
 
     @classmethod
-    def of(cls, columns: Iterable[Any]) -> ValueCounts:
+    def from_columns(cls, columns: Iterable[Any]) -> ValueCounts:
         """Count the values of columns, one column at a time."""
         found: dict[int, int] = {}
         nulls = 0
@@ -355,9 +355,9 @@ class _Group:
             return
         if sum(file.rows for file in self._files) <= limits.rows:
             rows = self._sorted(self._read(None))
-            yield from _pieces(rows, by, cut(ValueCounts.of([rows[by]]), size, limits))
+            yield from _pieces(rows, by, cut(ValueCounts.from_columns([rows[by]]), size, limits))
             return
-        counts = ValueCounts.of(self._column(file, by) for file in self._files)
+        counts = ValueCounts.from_columns(self._column(file, by) for file in self._files)
         inside = None if self._layout.then_by is None else self._inside
         for span in spans(cut(counts, size, limits, inside), limits.rows):
             first, last = span[0], span[-1]

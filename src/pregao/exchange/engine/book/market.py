@@ -274,7 +274,7 @@ class Market:
             self.secondary_id += 1
             order.secondary_order_id = self.secondary_id
 
-    def forget(self, order: EngineOrder) -> None:
+    def remove_from_indexes(self, order: EngineOrder) -> None:
         """Remove an order from the order indexes: it is no longer in the market."""
         del self.orders[order.order_id]
         self.by_client.pop((order.session, order.segment, order.cl_ord_id), None)
@@ -427,7 +427,7 @@ class Market:
     def expire(self, orders: Iterable[EngineOrder], now_ns: int) -> None:
         """Remove expired orders, in the book or not, and report them to their owners."""
         for order in orders:
-            self.forget(order)
+            self.remove_from_indexes(order)
             self.cancelled(order, now_ns, status=OrdStatus.EXPIRED)
 
 

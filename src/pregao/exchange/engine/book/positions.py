@@ -175,7 +175,7 @@ class PositionLedger:
         self.allocations.clear()
         self.requests.clear()
 
-    def forget(self, security_id: int) -> None:
+    def remove_instrument(self, security_id: int) -> None:
         """Remove all positions and instructions of an expired option."""
         self.held = {holder: each for holder, each in self.held.items() if holder[2] != security_id}
         self.instructions = {

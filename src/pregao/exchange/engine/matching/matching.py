@@ -230,7 +230,7 @@ def consume(
     side.remove(order)
     if not order.leaves:
         order.visible = 0
-        market.forget(order)
+        market.remove_from_indexes(order)
         return
     updates.append(replenish(market, side, order, now_ns))
 

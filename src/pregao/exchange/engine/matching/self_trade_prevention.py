@@ -84,7 +84,7 @@ def prevent(
     instruction = order.prevention
     if instruction in (CANCEL_RESTING, CANCEL_BOTH):
         removed.append(market.remove_from_book(listing, resting, now_ns))
-        market.forget(resting)
+        market.remove_from_indexes(resting)
         reason = ExecRestatementReason.CANCEL_RESTING_ORDER_ON_SELF_TRADE
         market.cancelled(resting, now_ns, reason)
     if instruction == CANCEL_RESTING:

@@ -302,7 +302,7 @@ def clear_side(
         )
     )
     for order in orders:
-        market.forget(order)
+        market.remove_from_indexes(order)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
 
 

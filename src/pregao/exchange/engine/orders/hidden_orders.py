@@ -180,7 +180,7 @@ def _trade(
         provider.visible = provider.leaves
         if not provider.leaves:
             listing.waiting.remove(provider)
-            market.forget(provider)
+            market.remove_from_indexes(provider)
 
 
 # --- Pegged midpoint orders ---
@@ -290,4 +290,4 @@ def _trade_at_midpoint(
 def _end(market: Market, listing: Listing, order: EngineOrder) -> None:
     """Remove an order that no longer waits."""
     listing.waiting.remove(order)
-    market.forget(order)
+    market.remove_from_indexes(order)

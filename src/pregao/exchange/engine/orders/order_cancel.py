@@ -115,7 +115,7 @@ def withdraw(
         listing.waiting.remove(order)
     else:
         items.append(market.remove_from_book(listing, order, now_ns))
-    market.forget(order)
+    market.remove_from_indexes(order)
 
 
 def refresh_auction(market: Market, listing: Listing, items: list[MarketItem], now_ns: int) -> None:

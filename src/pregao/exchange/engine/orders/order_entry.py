@@ -284,7 +284,7 @@ def cancel(
     market: Market, order: EngineOrder, now_ns: int, reason: ExecRestatementReason | None = None
 ) -> None:
     """Cancel an order that is not in the book."""
-    market.forget(order)
+    market.remove_from_indexes(order)
     market.cancelled(order, now_ns, reason)
 
 
@@ -303,7 +303,7 @@ def _rest(
     """
     if not order.leaves:
         order.visible = 0
-        market.forget(order)
+        market.remove_from_indexes(order)
         return
     if order.time_in_force is not DAY and order.time_in_force in (IOC, FOK):
         cancel(market, order, now_ns)

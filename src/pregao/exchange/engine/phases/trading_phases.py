@@ -422,7 +422,7 @@ def _thaw(market: Market, listing: Listing, items: list[MarketItem], now_ns: int
     refresh(listing)
     if not listing.reject_low <= order.price <= listing.reject_high:
         items.append(market.remove_from_book(listing, order, now_ns))
-        market.forget(order)
+        market.remove_from_indexes(order)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
 
 

@@ -182,7 +182,7 @@ def exercise_matured(market: Market, now_ns: int) -> None:
             for holder, position in market.positions.of_instrument(listing.security_id):
                 if position.long:
                     _end(market, holder, position, gain, now_ns)
-            market.positions.forget(listing.security_id)
+            market.positions.remove_instrument(listing.security_id)
 
 
 def _end(

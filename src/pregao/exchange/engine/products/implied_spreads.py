@@ -119,7 +119,7 @@ def unregister(market: Market, security_id: int, now_ns: int) -> None:
             for order in spread.implied.values():
                 if order.order_id in market.orders:
                     items.append(market.remove_from_book(spread.listing, order, now_ns))
-                    market.forget(order)
+                    market.remove_from_indexes(order)
             market.publish(items)
             del market.spreads[spread.listing.security_id]
             spread.listing.strategy = None
@@ -160,7 +160,7 @@ def _refresh(market: Market, spread: Spread, side: OrderSide, now_ns: int) -> No
             market.publish(items)
             return
         items.append(market.remove_from_book(listing, order, now_ns))
-        market.forget(order)
+        market.remove_from_indexes(order)
         del spread.implied[side]
     if derived is None:
         refresh_auction(market, listing, items, now_ns)

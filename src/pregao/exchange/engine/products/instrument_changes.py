@@ -83,7 +83,7 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     clear_side(market, listing, listing.offers, items, now_ns)
     market.publish(items)
     for order in listing.waiting:
-        market.forget(order)
+        market.remove_from_indexes(order)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
     cancel_declarations(market, listing.security_id, now_ns)
     unregister(market, listing.security_id, now_ns)

@@ -158,7 +158,7 @@ class GatewayTransport(asyncio.BufferedProtocol):
             transport.close()
             asyncio.get_running_loop().call_later(_LINGER_S, transport.abort)
         elif connection.unfinished and not self._full:
-            connection.go_on(self._clock())
+            connection.continue_retransmission(self._clock())
             self._host.talking.add(connection)
             self._gate.touched()
 

@@ -182,7 +182,7 @@ class Journal:
         """Return the number of records queued for the next commit, for `forget`."""
         return len(self._pending)
 
-    def forget(self, mark: int) -> None:
+    def discard_after(self, mark: int) -> None:
         """Drop the records that were queued after a mark, because their step was undone."""
         del self._pending[mark:]
 

@@ -181,10 +181,10 @@ class ReplayedHost(BaseHost):
         if self._journal is not None:
             self._mark = self._journal.mark()
 
-    def _forget(self) -> None:
+    def _discard_records(self) -> None:
         """Drop the journal records of the failed step."""
         if self._journal is not None:
-            self._journal.forget(self._mark)
+            self._journal.discard_after(self._mark)
 
     def _undo(self) -> None:
         """Restore the state before the failed step.
@@ -194,7 +194,7 @@ class ReplayedHost(BaseHost):
         del self.request_router.units[self._units_before :]
         if self._journal is None:
             return
-        self._forget()
+        self._discard_records()
         units = self.request_router.units
         sessions = [each for gateway in self.gateways.values() for each in gateway]
         connections = [each.connection for each in sessions]

@@ -117,7 +117,7 @@ class FlatWriter:
         for entry, column in zip(self._schema, rows.columns, strict=True):
             if column.null_count and not entry.nullable:
                 raise ValueError(f"{entry.name} has nulls, but is declared not nullable.")
-        columns = [_Column.of(column) for column in rows.columns]
+        columns = [_Column.from_arrow(column) for column in rows.columns]
         scratch = _scratch(min(row_group_size, rows.num_rows), max(len(c.texts) for c in columns))
         sorted_by = None if self._separate is None else columns[self._separate].values
         starts = group_starts(rows.num_rows, row_group_size, sorted_by)
@@ -252,7 +252,7 @@ class _Column:
     starts: Int64Array
 
     @staticmethod
-    def of(column: Any) -> _Column:
+    def from_arrow(column: Any) -> _Column:
         """Convert an Arrow column."""
         chunks = column.chunks
         if len(chunks) == 1:
