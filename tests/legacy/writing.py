@@ -25,8 +25,8 @@ def heartbeat(number: int, **values: Any) -> bytes:
     return datagram("Heartbeat_144", number, **values)
 
 
-def reset(new: int = 1, number: int = 1) -> bytes:
-    return datagram("SequenceReset_122", number, NewSeqNo=new)
+def reset(new: int = 1, number: int = 1, **values: Any) -> bytes:
+    return datagram("SequenceReset_122", number, NewSeqNo=new, **values)
 
 
 def news(number: int, headline: str = "", **values: Any) -> bytes:

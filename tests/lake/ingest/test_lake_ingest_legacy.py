@@ -7,10 +7,11 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 
+import pyarrow.compute as pc
 import pytest
 
 from pregao.capture import PcapWriter, udp_frame
-from pregao.clock import SECOND
+from pregao.clock import DAY, MILLISECOND, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation.network_faults import FaultRates
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
@@ -22,8 +23,10 @@ from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE, channel_of
 from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.writer import write_rows
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.examples import example
+from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.legacy.messages import MessageReader, MsgType
 from pregao.legacy.reassembly import Assembler, read_chunks, write_chunks
@@ -266,7 +269,53 @@ def test_channels_of_flows_can_be_named(monkeypatch):
 
 def sent(seconds):
     """The sending time of a message, ``seconds`` after the first."""
-    return {"SendingTime": timestamp_digits(START + seconds * SECOND)}
+    return {"SendingTime": timestamp_digits(START + round(seconds * 1000) * MILLISECOND)}
+
+
+def test_002_5_3_7_numbers_may_restart_within_a_second(tmp_path, monkeypatch):
+    """Each channel is a case: what was received on feeds A and B."""
+    old = [news(number, **sent(0)) for number in (1, 2)]
+    new = [news(number, **sent(0.6)) for number in (1, 2)]
+    again = reset(**sent(0.6))
+    third = news(3, **sent(0.6))
+    channels = {
+        51: [[*old, again, *new]] * 2,
+        52: [[*old, *new]] * 2,  # the reset was lost
+        53: [[old[0], new[1], third], [old[1], again, third]],  # no feed's numbers go back
+        # Each site states its own sending time.
+        54: [[news(at, **sent(0.2 * at + late)) for at in (1, 2)] for late in (0, 0.3)],
+    }
+    flows = {
+        f"233.1.{feed}.{channel}": (channel, payloads)
+        for channel, feeds in channels.items()
+        for feed, payloads in enumerate(feeds)
+    }
+    named = ",".join(f"{address}:5001={channel}" for address, (channel, _) in flows.items())
+    monkeypatch.setenv(VARIABLE, named)
+    with PcapWriter(tmp_path / "all.pcap") as writer:
+        for address, (_, payloads) in flows.items():
+            for payload in payloads:
+                writer.write(START, udp_frame("10.0.0.1", 9, address, 5001, payload))
+    assert ingest([str(tmp_path / "all.pcap")], str(tmp_path / "lake")).committed
+    found = {channel: [] for channel in channels}
+    for row in rows(tmp_path / "lake", "legacy_news"):
+        sent_ms = (row["sending_time_ns"] - START) // MILLISECOND
+        found[row["channel"]].append((sent_ms, row["msg_seq_num"]))
+    assert {channel: sorted(own) for channel, own in found.items()} == {
+        51: [(0, 1), (0, 2), (600, 1), (600, 2)],
+        52: [(0, 1), (0, 2), (600, 1), (600, 2)],
+        53: [(0, 1), (0, 2), (600, 2), (600, 3)],
+        54: [(200, 1), (400, 2)],
+    }
+    lake = LakeStore(str(tmp_path / "lake"))
+    assert check_lake(lake).faults == []
+    packets = lake.delta("legacy_packets").to_pyarrow_table()
+    decoded = packets.filter(pc.equal(packets["outcome"], "decoded")).drop_columns(["date"])
+    own = decoded.filter(decoded["sequence_number"].is_valid())
+    written = write_rows(lake.location, "legacy_packets", own.slice(0, 3), START // DAY)
+    lake.commit(CommitUnit("twice", ("nobody",), lake.new_files([written])))
+    expected = "legacy_packets: on 2013-08-12, 3 sequence numbers were decoded more than once"
+    assert expected in check_lake(lake).faults
 
 
 def test_002_5_3_7_numbers_that_restart_are_no_duplicates_and_no_gaps(tmp_path, monkeypatch):

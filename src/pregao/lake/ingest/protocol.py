@@ -151,7 +151,8 @@ class IngestProtocol:
     """Called in each process with the user's schema files, before anything is read."""
     timed_versions: bool = False
     """Whether versions are periods of time. Numbers then continue from one version to the next;
-    after a restart, even within a version, the sending time distinguishes equal numbers."""
+    after a restart, even within a version or a second, the sending time distinguishes equal
+    numbers."""
     transport: Literal["udp", "tcp"] = "udp"
     """UDP captures can be split. TCP streams are read by one task from the start of the capture; to
     sample one, its reader must be able to start at any position."""

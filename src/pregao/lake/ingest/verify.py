@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pregao.clock import DAY, SECOND
 from pregao.errors import UsageError
 from pregao.lake.ingest.accounting import PACKET_OUTCOMES
 from pregao.lake.ingest.protocol import IngestProtocol
@@ -24,8 +23,6 @@ from pregao.lake.storage.delta import visible_files
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.keys import PACKET_KEY
-
-_SECONDS_OF_A_DAY = DAY // SECOND
 
 
 @dataclass(slots=True)
@@ -140,11 +137,13 @@ def _twice(lake: LakeStore, protocol: IngestProtocol) -> Iterator[str]:
         channel, version, number, sending = (
             keys.column(name).fill_null(0).to_numpy().astype(np.int64) for name in columns
         )
-        if protocol.timed_versions:  # numbers may restart within a version
-            second = sending // SECOND
-            version = second - second[:1].sum() + _SECONDS_OF_A_DAY
-        packed_keys = channel << 52 | version << 32 | number
-        extra = len(packed_keys) - len(np.unique(packed_keys))
+        if protocol.timed_versions:  # numbers may restart within a version, even in a second
+            order = np.lexsort((number, sending, channel))
+            steps = [np.diff(part[order]) for part in (number, sending, channel)]
+            extra = int(np.logical_and.reduce([step == 0 for step in steps]).sum())
+        else:
+            packed_keys = channel << 52 | version << 32 | number
+            extra = len(packed_keys) - len(np.unique(packed_keys))
         if extra:
             yield f"{table}: on {day}, {extra:,} sequence numbers were decoded more than once"
 

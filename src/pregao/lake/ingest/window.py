@@ -205,7 +205,7 @@ def arbitrate_window(
     These are, for each arbitrated channel in sequence order, the first packets of its keys
     (including keys that the window does not own, which show where an event begins); and all other
     owned packets in capture order. With ``timed_versions``, duplicates have the same second of
-    sending; a packet of another second is a different packet.
+    sending, and the same sending time in a second in which numbers restart.
     """
     count = len(packets)
     packets.first = np.ones(count, np.bool_)
@@ -230,7 +230,12 @@ def arbitrate_window(
         # A packet of another unit never leads: this unit decodes every key of which it has a
         # packet, unless an earlier ingest has.
         outside = None if packets.outside is None else packets.outside[rows]
-        arbitration_keys = _sent_offsets(packets, rows) if timed_versions else keys
+        if timed_versions:
+            streams = of_feeds[packets.role] & (packets.channel == channel)
+            restarted = _restarted_seconds(packets, rows, np.flatnonzero(streams), feeds)
+            arbitration_keys = _sent_keys(packets, rows, restarted)
+        else:
+            arbitration_keys = keys
         found = arbitrate(
             arbitration_keys, packets.time_ns[rows], feeds[packets.role[rows]], outside
         )
@@ -262,8 +267,9 @@ TIMED = -1
 def timed_keys(numbers: Int64Array, sending_time_ns: Int64Array, time_ns: Int64Array) -> Int64Array:
     """Return the keys of packets with timed versions: the second of sending and the number.
 
-    Numbers may restart within a version, but not within a second. Packets without a sending time
-    use the capture time.
+    Numbers may restart within a version. If they do so within a second, packets of both numberings
+    with the same number have one key, and so one owner. Packets without a sending time use the
+    capture time.
     """
     sent = np.where(sending_time_ns > 0, sending_time_ns, time_ns)
     timed_keys: Int64Array = (sent // SECOND) << _NUMBER_BITS | numbers
@@ -287,11 +293,52 @@ def comes_before(one: PacketKey, other: PacketKey, *, timed_versions: bool) -> b
     return one < other if timed_versions else precedes(one, other)
 
 
-def _sent_offsets(packets: WindowPackets, rows: Int64Array) -> Int64Array:
-    """Return second of sending and sequence number as one number, ordered by time."""
-    seconds = packets.sending_time_ns[rows] // SECOND
-    sent_keys: Int64Array = (seconds - seconds.min()) << _NUMBER_BITS | packets.number[rows]
-    return sent_keys
+def _restarted_seconds(
+    packets: WindowPackets, rows: Int64Array, channel_rows: Int64Array, feeds: npt.NDArray[np.int32]
+) -> Int64Array:
+    """Return the seconds of sending in which the numbers of a channel restart.
+
+    A SequenceReset shows it (it has a sending time, but neither uses nor announces a number), and
+    a feed that sends a number again or a smaller one later in the same second.
+    """
+    sent = packets.sending_time_ns[channel_rows]
+    last = packets.number if packets.last is None else packets.last
+    resets = (packets.number[channel_rows] == 0) & (last[channel_rows] == 0) & (sent > 0)
+    found = [sent[resets] // SECOND]
+    own_feeds = feeds[packets.role[rows]]
+    for feed in distinct(own_feeds):
+        own = rows[own_feeds == feed]
+        times, numbers = packets.sending_time_ns[own], packets.number[own]
+        if bool(((np.diff(times) >= 0) & (np.diff(numbers) > 0)).all()):
+            continue
+        order = np.lexsort((numbers, times))
+        times, numbers = times[order], numbers[order]
+        back = (np.diff(numbers) <= 0) & (np.diff(times) > 0)
+        seconds = times // SECOND
+        found.append(seconds[1:][back & (np.diff(seconds) == 0)])
+    return np.unique(np.concatenate(found))
+
+
+def _sent_keys(packets: WindowPackets, rows: Int64Array, restarted: Int64Array) -> Int64Array:
+    """Return second of sending and sequence number as one number, ordered by time.
+
+    In ``restarted`` seconds the sending time itself distinguishes equal numbers. In others it does
+    not, since a site may state its own.
+    """
+    sent, numbers = packets.sending_time_ns[rows], packets.number[rows]
+    seconds = sent // SECOND
+    exact = np.isin(seconds, restarted)
+    if not exact.any():
+        sent_keys: Int64Array = (seconds - seconds.min()) << _NUMBER_BITS | numbers
+        return sent_keys
+    times = np.where(exact, sent, seconds * SECOND)
+    order = np.lexsort((numbers, times))
+    times, numbers = times[order], numbers[order]
+    ranks = np.empty(len(rows), np.int64)
+    ranks[order] = np.cumsum(
+        np.append(False, (np.diff(times) != 0) | (np.diff(numbers) != 0)), dtype=np.int64
+    )
+    return ranks
 
 
 def _feed_numbers(roles: list[FlowRole]) -> npt.NDArray[np.int32]:

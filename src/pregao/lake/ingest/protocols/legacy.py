@@ -374,7 +374,7 @@ def packet_key(payload: bytes, flow: str) -> tuple[int, PacketKey] | None:
     """Return the channel of a datagram, and the second and number that delimit tasks.
 
     The second is used instead of the slot: numbers may restart within a slot, and a task that ends
-    there would own packets that it never reads.
+    there would own packets that it never reads. It does read all packets of its last second.
     """
     data = np.frombuffer(payload + bytes(8), np.uint8)
     chunks = chunk_columns(data, np.zeros(1, np.int64), np.array([len(payload)], np.int32))
