@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick days torture fuzz check bench compare docs samples package clean lock env
+.PHONY: demo test quick days torture mutants fuzz check bench compare docs samples package clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Choose another with: make PYTHON=python3.12 …")'
@@ -51,6 +51,13 @@ days: $(STAMP)
 SEED ?= 0
 torture: $(STAMP)
 	$(BIN)/python -m tests.torture --seed $(SEED) --lake
+
+# Plants small faults, chosen by a seed, and reports which ones the tests notice; results accumulate
+# in build/mutants. make mutants MINUTES=10 MUTANTS="--seed 3 --package sbe --count 20"
+MINUTES ?= 60
+MUTANTS ?=
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants --minutes $(MINUTES) $(MUTANTS)
 
 # Runs the kernels on damaged bytes with bounds checks; these kernels have their own cache.
 fuzz: $(STAMP)

@@ -385,6 +385,18 @@ def test_003_7_5_impact_of_changes_on_the_priority_of_a_waiting_moc_order(change
     floor.check_levels()
 
 
+def test_an_order_that_leaves_an_auction_to_wait_changes_its_theoretical_price():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 4, 10)
+    order = floor.order(BUY, 4, 11)
+    floor.order(SELL, 6, 10, session=2)
+    theoretical = floor.engine.market.listings[SHARE].theoretical
+    floor.modify(order, 4, time_in_force=MOC)
+    assert floor.book(BUY) == [(px(10), 4)]
+    assert floor.engine.market.listings[SHARE].theoretical != theoretical
+    assert [each.size for each in floor.items(TheoreticalOpeningPrice)] == [4]
+
+
 def test_003_7_4_an_order_bound_by_an_auction_cannot_become_moc():
     floor = Floor(phase=RESERVED, auction_rules=AuctionRules(binding=True))
     order = floor.order(BUY, 4, 10)
