@@ -1,6 +1,7 @@
 """The kernel of order histories: equal to its plain twin, however it is cut into windows."""
 
 from copy import deepcopy
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def columns_of(instruments):
                 placed.append((rank, 0, item.update))
                 columns["time"] += [(len(placed) - 1, item.time)]
     rows = rows_of(placed)
-    books = BookColumns(*(getattr(rows, name) for name in BookColumns.__slots__))
+    books = BookColumns(*(getattr(rows, column.name) for column in fields(BookColumns)))
     fixed = [BookColumns.empty(1, kind) for kind in (UpdateKind.INTERRUPT, UpdateKind.EMPTY)]
     books = BookColumns.concat([books, *fixed])
     times = np.full(len(books), NULL, np.int64)

@@ -65,8 +65,8 @@ _MAX_WAITING = 12
 """Maximum number of stop and hidden orders of an instrument; the oldest is canceled then."""
 _FIRST_NUMBER = 10_000_000_000_000
 """Start of the ClOrdIDs, so that they differ from those of other members."""
-_SLIPS = (0, 0, 0, 1, 1, 2)
-"""Ticks by which the limits of children that take one price are worse."""
+_SLIPS = tuple(ticks for ticks, weight in enumerate((3, 2, 1)) for _ in range(weight))
+"""Ticks by which the limits of children that take one price are worse, as often as they occur."""
 _SWEPT_LEVELS = 3
 _FIRST_ONLY = 0.45
 """Share of the children above which they take no more than the first order in the queue."""

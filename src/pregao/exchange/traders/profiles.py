@@ -270,12 +270,12 @@ def load_profile(name_or_path: str) -> Profile:
 def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
     """Validate a profile's data; ``where`` prefixes every error."""
     top = _Section(where, "", data)
-    version = top.count("flow_version", default=1)
+    advice = "start from a bundled profile of this version"
+    if "flow_version" not in data:
+        top.wrong("flow_version", f"is missing, must be {FLOW_VERSION}: {advice}")
+    version = top.count("flow_version")
     if version != FLOW_VERSION:
-        top.wrong(
-            "flow_version",
-            f"must be {FLOW_VERSION}, was {version}: start from a bundled profile of this version",
-        )
+        top.wrong("flow_version", f"must be {FLOW_VERSION}, was {version}: {advice}")
     profile = Profile(
         name=name,
         rate=top.number("rate", above=0.0, maximum=_MAX_RATE),
