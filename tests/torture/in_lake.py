@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 from unittest.mock import patch
 
@@ -68,13 +69,16 @@ class RepeatingRunner(SerialRunner):
 
 @contextmanager
 def _failing(call: int, error: BaseException, injected: Counter[str], kind: str):
-    """Let the call of that number, of those that write to a lake, raise an error."""
-    left = [call]
+    """Let the call of that number, of those that write to a lake, raise an error.
+
+    Only calls of this thread count: when those of others happen differs from run to run.
+    """
+    left, thread = [call], get_ident()
 
     def guarded(function: Any) -> Any:
         def wrapped(*arguments: Any, **named: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
+            left[0] -= get_ident() == thread
+            if left[0] == 0 and get_ident() == thread:
                 injected[kind] += 1
                 raise error
             return function(*arguments, **named)
