@@ -315,7 +315,8 @@ class VersionChanged(ChannelEvent):
 class EventsMissed(ChannelEvent):
     """The number of events dropped because they were not taken in time.
 
-    The consumer should re-read books and statistics.
+    Packet key and times are those of the last one. The consumer should re-read books and
+    statistics.
     """
 
     count: int

@@ -155,6 +155,9 @@ def test_events_that_are_not_consumed_are_dropped_and_counted():
     found = driven.events()
     assert isinstance(found[0], channel_events.EventsMissed)
     assert found[0].count + len(found) - 1 == 35
+    # Its packet is that of the last dropped event, and before that of the next one.
+    assert found[0].packet_key == PacketKey(1, found[0].count)
+    assert found[0].sending_ns == 10**18 + found[0].count
     assert len(found) - 1 <= 10
     assert driven.channel.counters.events_missed == found[0].count
     assert len(driven.orders()) == 35

@@ -93,6 +93,7 @@ class EventLog(FollowerListener):
         self._max_events = max_events
         self._events: list[channel_events.ChannelEvent] = []
         self._missed = 0
+        self._last_missed: channel_events.ChannelEvent | None = None
         self._touched: dict[int, int] = {}
         """Books that changed in the unfinished market event, and its number."""
 
@@ -106,6 +107,7 @@ class EventLog(FollowerListener):
         if len(self._events) >= self._max_events:
             # A slow reader never stops the feed: it receives `EventsMissed`.
             self._missed += len(self._events)
+            self._last_missed = self._events[-1]
             self._counters.events_missed += len(self._events)
             self._events.clear()
         self._events.append(event)
@@ -113,12 +115,12 @@ class EventLog(FollowerListener):
     def take(self) -> list[channel_events.ChannelEvent]:
         """Return the events since the last call, in order."""
         events, self._events = self._events, []
-        if self._missed:
+        if (last := self._last_missed) is not None:
             first = channel_events.EventsMissed(
-                self.packet_key, self.sending_ns, self.received_ns, self._missed
+                last.packet_key, last.sending_ns, last.received_ns, self._missed
             )
             events.insert(0, first)
-            self._missed = 0
+            self._missed, self._last_missed = 0, None
         return events
 
     def set_packet(self, packet_key: PacketKey | None, sending_ns: int, received_ns: int) -> None:
