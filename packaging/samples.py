@@ -461,7 +461,7 @@ class Page:
             process.wait()
             self._fail(sample, f"had not ended after {MAX_WAIT_S:g} s")
             return
-        text = output.read_text(encoding="utf-8").replace(str(self._folder), "/home/ana/b3")
+        text = output.read_text(encoding="utf-8").replace(str(self._folder), "/home/user/b3")
         sample.output = [line.rstrip() for line in text.splitlines()]
         if not sample.shown:
             if code:

@@ -25,7 +25,7 @@ def site(tmp_path_factory):
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "NO_MKDOCS_2_WARNING": "1",
-        "PREGAO_REPOSITORY": "https://example.org/ana/pregao.git",
+        "PREGAO_REPOSITORY": "https://example.org/market/pregao.git",
     }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "mkdocs", "build", "--strict", "-d", folder],
@@ -50,7 +50,7 @@ def test_no_page_loads_anything_from_elsewhere(site):
 def test_the_site_names_its_version_and_the_repository_if_one_is_known(site):
     start = (site / "index.html").read_text()
     assert f"Pregão {pregao.__version__}" in start
-    assert 'href="https://example.org/ana/pregao"' in start
+    assert 'href="https://example.org/market/pregao"' in start
 
 
 def test_figures_are_in_their_pages_in_light_and_dark_colors(site):
